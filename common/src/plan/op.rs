@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Activation, Arithmetic, Arrange, Gate, PRelu};
 use crate::small::only_with;
 
-only_with!("full": Gru, Norm, Arrange, Gate);
+only_with!("full": Gru, Norm);
 only_with!("conv": Conv, Pool);
 
 /// What a node computes.
@@ -18,7 +19,8 @@ pub enum Op {
     Dense { rows: u32, inputs: u32, outputs: u32, weight: u32, bias: Option<u32> },
     /// Convolution.
     Conv(Conv),
-    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only.
+    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only, or for some
+    /// kinds the input only ([`Activation::needs_input`]).
     Activate { kind: Activation, len: u32 },
     /// Pooling over windows of an image.
     Pool(Pool),
@@ -42,23 +44,14 @@ pub enum Op {
     Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
     Last { steps: u32, width: u32 },
+    /// `y = x` where positive, else `slope[c] * x`.
+    PRelu(PRelu),
+    /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
+    Arithmetic(Arithmetic),
     /// Joins, cuts, pads or transposes.
     Arrange(Arrange),
     /// Multiplies two values.
     Gate(Gate),
-}
-
-/// A function of single numbers.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Activation {
-    /// `max(x, 0)`.
-    Relu,
-    /// `x` where positive, else `slope * x`; `slope > 0`.
-    LeakyRelu { slope: f32 },
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    /// Hyperbolic tangent.
-    Tanh,
 }
 
 /// How a kernel moves over an image.
@@ -210,60 +203,26 @@ impl Norm {
     }
 }
 
-/// Moves numbers without changing them. Each works on every one of `rows` rows of a sample, so that an axis in the middle of
-/// a tensor is one of rows that are longer by the axes behind it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-#[cfg_attr(feature = "full", derive(Deserialize))]
-pub enum Arrange {
-    /// A row of `first` numbers of the input, then one of `second` numbers of the second operand.
-    Concat { rows: u32, first: u32, second: u32 },
-    /// Of `width` numbers, `len` from `start` on.
-    Part { rows: u32, width: u32, start: u32, len: u32 },
-    /// Zeros before and after `width` numbers.
-    Pad { rows: u32, width: u32, before: u32, after: u32 },
-    /// A matrix of `height x width` becomes one of `width x height`.
-    Transpose { rows: u32, height: u32, width: u32 },
-}
-
-impl Arrange {
-    /// Numbers per sample of the input, of the second operand, and of the output.
-    pub fn sizes(&self) -> (u64, u64, u64) {
-        match *self {
-            Self::Concat { rows, first, second } => {
-                let (first, second) = (mul(rows, first), mul(rows, second));
-                (first, second, first.saturating_add(second))
-            }
-            Self::Part { rows, width, len, .. } => (mul(rows, width), 0, mul(rows, len)),
-            Self::Pad { rows, width, before, after } => {
-                let padded = u64::from(width) + u64::from(before) + u64::from(after);
-                (mul(rows, width), 0, padded.saturating_mul(rows.into()))
-            }
-            Self::Transpose { rows, height, width } => {
-                let len = mul(height, width).saturating_mul(rows.into());
-                (len, 0, len)
-            }
-        }
-    }
-
-    fn is_sound(&self) -> bool {
-        match *self {
-            Self::Part { width, start, len, .. } => u64::from(start) + u64::from(len) <= width.into(),
-            Self::Concat { .. } | Self::Pad { .. } | Self::Transpose { .. } => true,
-        }
-    }
-}
-
-/// `y[c][i] = x[c][i] * second[c]` with `channels` channels of `inner` numbers. Two values of equal shape have `inner == 1`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-#[cfg_attr(feature = "full", derive(Deserialize))]
-pub struct Gate {
-    /// Numbers per sample of the second operand.
-    pub channels: u32,
-    /// Numbers of the input for each of them.
-    pub inner: u32,
-}
-
 impl Op {
+    /// The first protocol that knows the op. A device that speaks an older one is not sent it.
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Activate { kind, .. } => kind.since(),
+            Self::Dense { .. }
+            | Self::Conv(_)
+            | Self::Pool(_)
+            | Self::Add { .. }
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Dropout { .. }
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::Scale { .. }
+            | Self::Last { .. } => 4,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Arrange(_) | Self::Gate(_) => 7,
+        }
+    }
+
     /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
     /// `conv` and `full`.
     #[inline(always)]
@@ -275,6 +234,8 @@ impl Op {
             | Self::Gru(_)
             | Self::Norm(_)
             | Self::BatchNorm { .. }
+            | Self::PRelu(_)
+            | Self::Arithmetic(_)
             | Self::Arrange(_)
             | Self::Gate(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
@@ -308,6 +269,8 @@ impl Op {
             Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
             Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
             Self::Last { steps, width } => (mul(steps, width), width.into()),
+            Self::PRelu(prelu) => same(prelu.spread.len.into()),
+            Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
             Self::Arrange(arrange) => {
                 let (read, _, written) = arrange.sizes();
                 (read, written)
@@ -387,35 +350,46 @@ impl Op {
             Self::BatchNorm { channels, scale, bias, .. } => {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
+            Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
             | Self::Dropout { .. }
             | Self::Scale { .. }
             | Self::Last { .. }
+            | Self::Arithmetic(_)
             | Self::Arrange(_)
             | Self::Gate(_) => [None; 3],
         }
     }
 
-    /// The output may take the place of the input, and gradients likewise.
+    /// The output may take the place of the input, unless backward reads that, and gradients likewise.
     pub fn may_work_in_place(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Add { .. } | Self::Dropout { .. } | Self::Scale { .. })
+        matches!(
+            self,
+            Self::Activate { .. }
+                | Self::Add { .. }
+                | Self::Dropout { .. }
+                | Self::Scale { .. }
+                | Self::Arithmetic(_)
+        )
     }
 
     /// Backward reads the node's input (as forward left it).
     pub fn backward_reads_input(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Activate { kind, .. } => kind.needs_input(),
             Self::Dense { .. }
-                | Self::Conv(_)
-                | Self::Pool(Pool { kind: PoolKind::Max, .. })
-                | Self::Embed { .. }
-                | Self::Gru(_)
-                | Self::Norm(_)
-                | Self::BatchNorm { .. }
-                | Self::Gate(_)
-        )
+            | Self::Conv(_)
+            | Self::Pool(Pool { kind: PoolKind::Max, .. })
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::PRelu(_)
+            | Self::Gate(_) => true,
+            _ => false,
+        }
     }
 
     /// Backward reads the second operand.
@@ -425,7 +399,11 @@ impl Op {
 
     /// Backward reads the node's output.
     pub fn backward_reads_output(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Gru(_))
+        match self {
+            Self::Activate { kind, .. } => !kind.needs_input(),
+            Self::Gru(_) => true,
+            _ => false,
+        }
     }
 
     /// False for sizes that cannot be executed.
@@ -449,7 +427,9 @@ impl Op {
             }
             Self::Pool(pool) => window(&pool.window),
             Self::Dropout { rate, .. } => (0.0..1.0).contains(rate),
-            Self::Activate { kind: Activation::LeakyRelu { slope }, .. } => *slope > 0.0 && slope.is_finite(),
+            Self::Activate { kind, .. } => kind.is_sound(),
+            Self::PRelu(prelu) => prelu.spread.is_sound(),
+            Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
             Self::Arrange(arrange) => arrange.is_sound(),
@@ -458,6 +438,6 @@ impl Op {
     }
 }
 
-fn mul(a: u32, b: u32) -> u64 {
+pub(super) fn mul(a: u32, b: u32) -> u64 {
     u64::from(a) * u64::from(b)
 }

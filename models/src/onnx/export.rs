@@ -15,6 +15,7 @@ use super::{
 };
 use crate::graph::{Graph, Groups, Op, ParamId, Tail, ValueId};
 
+mod activation;
 mod nodes;
 use nodes::{Writer, integer};
 

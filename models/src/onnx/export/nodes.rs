@@ -9,9 +9,10 @@
 //! | Last | Gather |
 //! | Part | Slice |
 //! | StepPool | ReduceMean or ReduceMax |
+//! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{Activation, PoolKind};
+use common::plan::PoolKind;
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -69,15 +70,7 @@ impl Writer<'_> {
                 let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
                 self.push(name, "Conv", inputs.into_iter().flatten().collect(), output, attributes);
             }
-            Op::Activate(kind) => {
-                let (op, attributes) = match kind {
-                    Activation::Relu => ("Relu", vec![]),
-                    Activation::LeakyRelu { slope } => ("LeakyRelu", vec![float("alpha", slope)]),
-                    Activation::Sigmoid => ("Sigmoid", vec![]),
-                    Activation::Tanh => ("Tanh", vec![]),
-                };
-                self.push(name, op, vec![input], output, attributes);
-            }
+            Op::Activate(kind) => self.activation(name, kind, input, output),
             Op::Pool { kind, window } => {
                 let mut attributes = window_attributes(&window, node.shape.dims.len() == 2);
                 let op = if kind == PoolKind::Max { "MaxPool" } else { "AveragePool" };
@@ -254,7 +247,7 @@ pub fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
 }
 
-fn float(name: &str, value: f32) -> AttributeProto {
+pub fn float(name: &str, value: f32) -> AttributeProto {
     let (name, f) = (name.to_owned(), Some(value));
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }
