@@ -39,7 +39,7 @@ impl Sketch {
         };
         let builder = Builder::new("random", "x", &shape)?;
         let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
-        let steps = 1 + sketch.rng.below(6);
+        let steps = 2 + sketch.rng.below(8);
         match kind {
             0 => sketch.repeat(steps, Self::on_vector)?,
             1 | 2 => sketch.repeat(steps, Self::on_image)?,
@@ -58,7 +58,8 @@ impl Sketch {
             sketch.repeat(steps, Self::on_vector)?;
         }
         let classes = 1 + sketch.size(4);
-        sketch.dense(classes)?;
+        // With a bias, which learns even where zeros of a Pad are all that is left.
+        sketch.dense_with(classes, true)?;
         sketch.builder.finish("y", sketch.at, None)
     }
 
@@ -289,10 +290,15 @@ impl Sketch {
     }
 
     fn dense(&mut self, units: u32) -> Result<(), GraphError> {
+        let bias = self.coin();
+        self.dense_with(units, bias)
+    }
+
+    fn dense_with(&mut self, units: u32, bias: bool) -> Result<(), GraphError> {
         let name = self.name();
         let inputs = self.builder.width(self.at);
-        let [weight, bias] = self.params(&name);
-        let bias = Some(bias).filter(|_| self.coin());
+        let [weight, shift] = self.params(&name);
+        let bias = bias.then_some(shift);
         self.at = self.builder.dense(&name, self.at, inputs, units, weight, bias)?;
         Ok(())
     }
