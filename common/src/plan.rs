@@ -26,6 +26,7 @@ use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 mod activation;
+mod arrange;
 mod check;
 mod elementwise;
 mod op;
@@ -34,6 +35,7 @@ mod recurrent;
 mod tests;
 
 pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
+pub use arrange::{Arrange, Gate};
 pub use check::PlanError;
 pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
 pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Window};
@@ -160,7 +162,7 @@ pub struct Node {
     pub op: Op,
     /// The first operand.
     pub input: Operand,
-    /// The second operand of [`Op::Add`].
+    /// The second operand, where [`Op::second`] has a size.
     pub second: Option<Operand>,
     /// Offset of the result.
     pub output: u32,

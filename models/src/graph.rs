@@ -19,6 +19,7 @@ mod op;
 mod param;
 mod recurrent;
 mod slice;
+mod structure;
 mod uncut;
 
 pub use build::Builder;

@@ -51,13 +51,12 @@ fn the_logits_are_those_of_pytorch() {
 fn the_outputs_are_those_of_keras() {
     for name in ["keras-mlp", "keras-cnn", "keras-rgb", "keras-rgb.nhwc", "keras-binary", "keras-labels"] {
         let (graph, parameters) = read(&format!("{name}.onnx"));
-        let samples = match name.strip_suffix(".nhwc") {
-            Some(first) => channels_last(&floats(&format!("{first}.x.npy")), 3),
-            None => floats(&format!("{name}.x.npy")),
+        let samples = match name {
+            "keras-rgb.nhwc" => channels_last(&floats("keras-rgb.x.npy"), 3, 6 * 6),
+            _ => floats(&format!("{name}.x.npy")),
         };
         let logits = forward(&graph, &parameters, &samples);
-        let name = name.trim_end_matches(".nhwc");
-        let expected = npy(&bytes(&format!("{name}.out.npy")));
+        let expected = npy(&bytes(&format!("{}.out.npy", name.trim_end_matches(".nhwc"))));
         let outputs: Vec<f64> = match graph.output().tail {
             Some(Tail::Sigmoid) => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
             Some(_) => logits.chunks(3).flat_map(support::softmax).collect(),
@@ -76,14 +75,15 @@ fn the_outputs_are_those_of_keras() {
     }
 }
 
-/// Images of `channels` planes as images with the channels of every pixel together.
-fn channels_last(images: &[f32], channels: usize) -> Vec<f32> {
-    let sizes = read("keras-rgb.onnx").0.inputs();
-    let turned = images.chunks(sizes).flat_map(|image| {
-        let pixels = sizes / channels;
-        (0..sizes).map(move |at| image[at % channels * pixels + at / channels])
-    });
-    turned.collect()
+/// Images of `[channels][pixels]` as `[pixels][channels]`.
+fn channels_last(images: &[f32], channels: usize, pixels: usize) -> Vec<f32> {
+    images
+        .chunks(channels * pixels)
+        .flat_map(|image| {
+            (0..pixels)
+                .flat_map(move |pixel| (0..channels).map(move |channel| image[channel * pixels + pixel]))
+        })
+        .collect()
 }
 
 /// Only grouped convolutions and layers tied to the input cannot be cut at all.

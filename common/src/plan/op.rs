@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Activation, Arithmetic, PRelu, Recurrent};
+use super::{Activation, Arithmetic, Arrange, Gate, PRelu, Recurrent};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -50,6 +50,10 @@ pub enum Op {
     Arithmetic(Arithmetic),
     /// LSTM or plain recurrent layer over a sequence.
     Recurrent(Recurrent),
+    /// Joins, cuts, pads or transposes.
+    Arrange(Arrange),
+    /// Multiplies two values.
+    Gate(Gate),
 }
 
 /// How a kernel moves over an image.
@@ -217,7 +221,7 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
-            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) => 7,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) | Self::Arrange(_) | Self::Gate(_) => 7,
         }
     }
 
@@ -234,7 +238,9 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
             | Self::Arithmetic(_)
-            | Self::Recurrent(_) => !cfg!(feature = "full"),
+            | Self::Recurrent(_)
+            | Self::Arrange(_)
+            | Self::Gate(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -269,6 +275,22 @@ impl Op {
             Self::PRelu(prelu) => same(prelu.spread.len.into()),
             Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
             Self::Recurrent(layer) => layer.sizes(),
+            Self::Arrange(arrange) => {
+                let (read, _, written) = arrange.sizes();
+                (read, written)
+            }
+            Self::Gate(gate) => same(mul(gate.channels, gate.inner)),
+        }
+    }
+
+    /// Numbers per sample of the second operand; `None` for an op with one operand.
+    pub fn second(&self) -> Option<u64> {
+        match *self {
+            _ if self.is_left_out() => None,
+            Self::Add { len } => Some(len.into()),
+            Self::Arrange(arrange @ Arrange::Concat { .. }) => Some(arrange.sizes().1),
+            Self::Gate(gate) => Some(gate.channels.into()),
+            _ => None,
         }
     }
 
@@ -343,7 +365,9 @@ impl Op {
             | Self::Dropout { .. }
             | Self::Scale { .. }
             | Self::Last { .. }
-            | Self::Arithmetic(_) => [None; 3],
+            | Self::Arithmetic(_)
+            | Self::Arrange(_)
+            | Self::Gate(_) => [None; 3],
         }
     }
 
@@ -371,9 +395,15 @@ impl Op {
             | Self::Norm(_)
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
-            | Self::Recurrent(_) => true,
+            | Self::Recurrent(_)
+            | Self::Gate(_) => true,
             _ => false,
         }
+    }
+
+    /// Backward reads the second operand.
+    pub fn backward_reads_second(&self) -> bool {
+        matches!(self, Self::Gate(_))
     }
 
     /// Backward reads the node's output.
@@ -411,6 +441,7 @@ impl Op {
             Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
+            Self::Arrange(arrange) => arrange.is_sound(),
             _ => true,
         }
     }

@@ -1,9 +1,12 @@
 //! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
 //! only its other properties.
 
-use common::plan::{Activation, PoolKind, RecurrentKind};
+use common::{
+    Dim,
+    plan::{Activation, PoolKind, RecurrentKind},
+};
 
-use super::ParamId;
+use super::{ParamId, digest};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Op {
@@ -75,6 +78,34 @@ pub enum Op {
     },
     /// The last step of `[steps][width]`.
     Last,
+    /// Two values, one behind the other along `axis`.
+    Concat {
+        axis: u8,
+    },
+    /// A part of `axis`, after `before`.
+    Part {
+        axis: u8,
+        before: Dim,
+    },
+    /// Zeros before and after `axis`.
+    Pad {
+        axis: u8,
+        before: u32,
+        after: u32,
+    },
+    /// Of the axes after the first `kept`, the first `moved` go to the end.
+    Transpose {
+        kept: u8,
+        moved: u8,
+    },
+    /// The largest number of every channel.
+    GlobalMaxPool,
+    /// One number for every column of `[steps][width]`.
+    StepPool {
+        kind: PoolKind,
+    },
+    /// The product of two values of equal shape, or of an image with one number per channel.
+    Mul,
 }
 
 /// Into how many groups channels fall.
@@ -134,7 +165,14 @@ impl Op {
             | Self::Flatten
             | Self::Reshape
             | Self::Dropout { .. }
-            | Self::Last => [None; 3],
+            | Self::Last
+            | Self::Concat { .. }
+            | Self::Part { .. }
+            | Self::Pad { .. }
+            | Self::Transpose { .. }
+            | Self::GlobalMaxPool
+            | Self::StepPool { .. }
+            | Self::Mul => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -192,6 +230,14 @@ impl Op {
             Self::GroupNorm { .. } => "GroupNorm",
             Self::BatchNorm { .. } => "BatchNorm",
             Self::Last => "Last",
+            Self::Concat { .. } => "Concat",
+            Self::Part { .. } => "Part",
+            Self::Pad { .. } => "Pad",
+            Self::Transpose { .. } => "Transpose",
+            Self::GlobalMaxPool => "GlobalMaxPool",
+            Self::StepPool { kind: PoolKind::Max } => "MaxOverSteps",
+            Self::StepPool { .. } => "MeanOverSteps",
+            Self::Mul => "Mul",
         }
     }
 
@@ -207,6 +253,11 @@ impl Op {
             let sizes = [height, width, down, right].into_iter().chain(window.pad);
             sizes.map(u32::from).collect::<Vec<_>>()
         };
+        let pool = |kind: PoolKind| match kind {
+            PoolKind::Max => 0,
+            PoolKind::Average => 1,
+            PoolKind::AveragePadded => 2,
+        };
         match *self {
             Self::Dense { .. } => vec![1],
             Self::Activate(kind) => activation_words(kind),
@@ -215,14 +266,7 @@ impl Op {
             Self::Conv { groups: count, window: kernel, .. } => {
                 [vec![5, groups(count)], window(&kernel)].concat()
             }
-            Self::Pool { kind, window: kernel } => {
-                let kind = match kind {
-                    PoolKind::Max => 0,
-                    PoolKind::Average => 1,
-                    PoolKind::AveragePadded => 2,
-                };
-                [vec![9, kind], window(&kernel)].concat()
-            }
+            Self::Pool { kind, window: kernel } => [vec![9, pool(kind)], window(&kernel)].concat(),
             Self::GlobalPool => vec![10],
             Self::Add => vec![11],
             Self::Embed { .. } => vec![12],
@@ -232,9 +276,16 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
-            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![40],
-            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![41, 0],
-            Self::Recurrent { kind: RecurrentKind::Relu, .. } => vec![41, 1],
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![50],
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![51, 0],
+            Self::Recurrent { kind: RecurrentKind::Relu, .. } => vec![51, 1],
+            Self::Concat { axis } => vec![60, axis.into()],
+            Self::Part { axis, ref before } => [vec![61, axis.into()], digest::words(before)].concat(),
+            Self::Pad { axis, before, after } => vec![62, axis.into(), before, after],
+            Self::Transpose { kept, moved } => vec![63, kept.into(), moved.into()],
+            Self::GlobalMaxPool => vec![64],
+            Self::StepPool { kind } => vec![65, pool(kind)],
+            Self::Mul => vec![66],
         }
     }
 }

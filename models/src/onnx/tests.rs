@@ -251,8 +251,18 @@ fn unsupported_models_are_refused_with_a_reason() {
     assert!(text.contains("'res' adds shapes [4] and [6]"), "{text}");
     let text = refused(|graph| graph.node[3] = node("res", "Add", &["a", "a"], "y", &[]));
     assert!(text.contains("'res' adds a value to itself"), "{text}");
-    let text = refused(|graph| graph.node[3] = node("cat", "Concat", &["a", "h"], "y", &[("axis", 1)]));
-    assert!(text.starts_with("node 'cat' uses op 'Concat'"), "{text}");
+    let text = refused(|graph| graph.node[3] = node("cat", "Concat", &["a", "f"], "y", &[("axis", 0)]));
+    assert_eq!(text, "node 'cat' (Concat): works on the batch, which would mix samples");
+    let text = refused(|graph| graph.node[3] = node("cat", "Concat", &["a", "a"], "y", &[("axis", 1)]));
+    assert!(text.contains("'cat' joins a value to itself"), "{text}");
+    let text = refused(|graph| graph.node[3] = node("gate", "Mul", &["a", "f"], "y", &[]));
+    assert!(text.contains("'gate' multiplies shapes [6] and [4]"), "{text}");
+    let text = refused(|graph| {
+        graph.node[3] = node("pad", "Pad", &["a"], "y", &[]);
+        let (name, ints) = ("pads".into(), vec![0, i64::from(u32::MAX), 0, 0]);
+        graph.node[3].attribute.push(AttributeProto { name, ints, ..AttributeProto::default() });
+    });
+    assert!(text.contains("at most 2^31"), "{text}");
     let text = refused(|graph| {
         graph.node[1].attribute.extend(node("", "", &[], "", &[("transA", 1)]).attribute);
     });

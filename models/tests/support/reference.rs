@@ -67,6 +67,22 @@ impl Model<'_> {
                 recur(kind, &self.param(weight), &self.param(recurrent), &bias, x, read[1], written[1])
             }
             Op::Last => x[x.len() - read[1]..].to_vec(),
+            Op::GlobalMaxPool => x.chunks(inner(read[0])).map(largest).collect(),
+            Op::StepPool { kind } => {
+                let columns = (0..read[1]).map(|at| x.iter().skip(at).step_by(read[1]).copied());
+                let columns = columns.map(|column| column.collect::<Vec<_>>());
+                let mean = |column: &Vec<f64>| column.iter().sum::<f64>() / column.len() as f64;
+                columns
+                    .map(|column| if kind == PoolKind::Max { largest(&column) } else { mean(&column) })
+                    .collect()
+            }
+            Op::Concat { .. } | Op::Part { .. } | Op::Pad { .. } | Op::Transpose { .. } => {
+                self.arranged(node, inputs, &read, &written)
+            }
+            Op::Mul => {
+                let each = x.len() / inputs[1].len();
+                x.iter().enumerate().map(|(at, x)| x * inputs[1][at / each]).collect()
+            }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
                 let (scale, bias) = (self.param(scale), self.param(bias));
@@ -94,6 +110,43 @@ impl Model<'_> {
                 x.iter().enumerate().map(one).collect()
             }
         }
+    }
+
+    /// Every number of the output, by its index on every axis.
+    fn arranged(&self, node: &Node, inputs: &[&Vec<f64>], read: &[usize], written: &[usize]) -> Vec<f64> {
+        let one = |flat: usize| {
+            let mut at = index(flat, written);
+            match node.op {
+                Op::Concat { axis } => {
+                    let (axis, first) = (usize::from(axis), read[usize::from(axis)]);
+                    if at[axis] < first {
+                        return inputs[0][flat_index(&at, read)];
+                    }
+                    at[axis] -= first;
+                    inputs[1][flat_index(&at, &self.sizes(&self.graph.shape(node.inputs[1]).dims))]
+                }
+                Op::Part { axis, before } => {
+                    at[usize::from(axis)] += before.size(self.graph.full());
+                    inputs[0][flat_index(&at, read)]
+                }
+                Op::Pad { axis, before, .. } => {
+                    let axis = usize::from(axis);
+                    match at[axis].checked_sub(before as usize).filter(|&at| at < read[axis]) {
+                        Some(inside) => {
+                            at[axis] = inside;
+                            inputs[0][flat_index(&at, read)]
+                        }
+                        None => 0.0,
+                    }
+                }
+                Op::Transpose { kept, moved } => {
+                    at[usize::from(kept)..].rotate_right(moved.into());
+                    inputs[0][flat_index(&at, read)]
+                }
+                _ => unreachable!("moves no numbers"),
+            }
+        };
+        (0..written.iter().product()).map(one).collect()
     }
 
     fn sizes(&self, dims: &[common::Dim]) -> Vec<usize> {
@@ -151,6 +204,22 @@ fn erf(x: f64) -> f64 {
     };
     let sum: f64 = (0..=PANELS).map(|i| weight(i) * (-(i as f64 * h).powi(2)).exp()).sum();
     sum * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn largest(numbers: impl AsRef<[f64]>) -> f64 {
+    numbers.as_ref().iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn index(mut flat: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (at, size) in index.iter_mut().zip(sizes).rev() {
+        (*at, flat) = (flat % size, flat / size);
+    }
+    index
+}
+
+fn flat_index(index: &[usize], sizes: &[usize]) -> usize {
+    index.iter().zip(sizes).fold(0, |flat, (at, size)| flat * size + at)
 }
 
 fn normal(row: &[f64], epsilon: f32) -> Vec<f64> {

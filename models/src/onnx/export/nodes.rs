@@ -7,6 +7,8 @@
 //! | Gru, Recurrent | Transpose to `[steps, N, ..]`, GRU or LSTM or RNN, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Part | Slice |
+//! | StepPool | ReduceMean or ReduceMax |
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
@@ -140,6 +142,38 @@ impl Writer<'_> {
                 self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
                 self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
             }
+            Op::Concat { axis } => {
+                self.push(name, "Concat", values, output, vec![integer("axis", i64::from(axis) + 1)]);
+            }
+            Op::Part { axis, before } => {
+                let start = before.size(self.graph.full()) as i64;
+                let len = shape_sizes(self.graph, &node.shape)[usize::from(axis)] as i64;
+                let starts = self.integers(&output, "starts", &[start]);
+                let ends = self.integers(&output, "ends", &[start + len]);
+                let axes = self.integers(&output, "axes", &[i64::from(axis) + 1]);
+                self.push(name, "Slice", vec![input, starts, ends, axes], output, vec![]);
+            }
+            Op::Pad { axis, before, after } => {
+                // All axes before, then all axes after; the batch is the first.
+                let rank = node.shape.dims.len() + 1;
+                let mut pads = vec![0; 2 * rank];
+                pads[usize::from(axis) + 1] = before.into();
+                pads[rank + usize::from(axis) + 1] = after.into();
+                let pads = self.integers(&output, "pads", &pads);
+                self.push(name, "Pad", vec![input, pads], output, vec![]);
+            }
+            Op::Transpose { kept, moved } => {
+                let mut order: Vec<i64> = (0..=node.shape.dims.len() as i64).collect();
+                order[usize::from(kept) + 1..].rotate_left(moved.into());
+                self.push(name, "Transpose", vec![input], output, vec![list("perm", &order)]);
+            }
+            Op::GlobalMaxPool => self.push(name, "GlobalMaxPool", vec![input], output, vec![]),
+            Op::StepPool { kind } => {
+                let op = if kind == PoolKind::Max { "ReduceMax" } else { "ReduceMean" };
+                let attributes = vec![list("axes", &[1]), integer("keepdims", 0)];
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::Mul => self.push(name, "Mul", values, output, vec![]),
         }
     }
 

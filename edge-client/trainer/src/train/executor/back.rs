@@ -7,13 +7,13 @@ use common::plan::{Activation, Grad, Node, Op, Plan};
 use super::{
     GradTarget, PassMode, TrainError, convolves,
     forth::{constants, kept, operand},
-    full, has_parameters, input, is_trained, output, parameters, span,
+    full, has_parameters, input, is_trained, output, parameters, second, second_operand, span,
 };
 use crate::train::{
     Backend, Float,
     op::{
-        activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
-        recurrent, scale,
+        activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last, norm,
+        pool, prelu, recurrent, scale,
     },
     part::disjoint,
 };
@@ -35,8 +35,8 @@ pub(super) fn node<T: Float>(
     if let Some(grad) = node.input.grad {
         input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
     }
-    if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
-        added(arena, dy.clone(), input(node, grad.at, rows), grad)?;
+    if let Some(grad) = node.second.and_then(|port| port.grad) {
+        second_grad(node, arena, rows, dy.clone(), grad)?;
     }
     if !has_parameters(node) {
         return Ok(());
@@ -192,8 +192,44 @@ fn input_grad<T: Float>(
             let layer = recurrent::RecurrentLayer::new(&op, rows);
             recurrent::input_grad(backend, layer, keep, w, grad.add, dx);
         }
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::backward(op, dy, grad.add, dx);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [gate, dy, dx] = disjoint(arena, [second_operand(node, rows)?, dy, dx])?;
+            gate::backward(op.inner as usize, gate, dy, grad.add, dx);
+        }
     }
     Ok(())
+}
+
+fn second_grad<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    dy: Range<usize>,
+    grad: Grad,
+) -> Result<(), TrainError> {
+    let dx = second(node, grad.at, rows);
+    match node.op {
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::second_grad(op, dy, grad.add, dx);
+            Ok(())
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, dy, dx] = disjoint(arena, [input(node, node.input.at, rows), dy, dx])?;
+            gate::second_grad(op.inner as usize, x, dy, grad.add, dx);
+            Ok(())
+        }
+        // `Plan::check` allows a second operand for no other op.
+        _ => added(arena, dy, dx, grad),
+    }
 }
 
 /// The gradient of an operand of a sum is that of the sum, which may stay in place.
@@ -277,7 +313,9 @@ fn param_grad<T: Float>(
         | Op::Dropout { .. }
         | Op::Scale { .. }
         | Op::Last { .. }
-        | Op::Arithmetic(_) => {}
+        | Op::Arithmetic(_)
+        | Op::Arrange(_)
+        | Op::Gate(_) => {}
     }
     Ok(())
 }

@@ -4,14 +4,16 @@ use core::ops::Range;
 
 use common::plan::{Activation, Arithmetic, Constant, Node, Op, Plan, PlanError};
 
-use super::{PassMode, TrainError, convolves, full, input, output, parameters, span, stretch};
+use super::{
+    PassMode, TrainError, convolves, full, input, output, parameters, second_operand, span, stretch,
+};
 use crate::{
     data::DataError,
     train::{
         Backend, Float,
         op::{
-            activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
-            recurrent, scale, sequence::RecurrentWeights,
+            activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last,
+            norm, pool, prelu, recurrent, scale, sequence::RecurrentWeights,
         },
         part::disjoint,
     },
@@ -50,7 +52,7 @@ pub(super) fn node<T: Float>(
             pool::forward(&op, x, y);
         }
         Op::Add { .. } => {
-            let second = input(node, node.second.ok_or(PlanError::Inconsistent)?.at, rows);
+            let second = second_operand(node, rows)?;
             moved(arena, x, y.clone())?;
             let [second, y] = disjoint(arena, [second, y])?;
             add::forward(second, y);
@@ -126,6 +128,17 @@ pub(super) fn node<T: Float>(
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
             recurrent::forward(backend, recurrent::RecurrentLayer::new(&op, rows), x, &weights, keep, y);
+        }
+        Op::Arrange(op) => {
+            full()?;
+            let second = node.second.map_or(Ok(0..0), |_| second_operand(node, rows))?;
+            let [x, second, y] = disjoint(arena, [x, second, y])?;
+            arrange::forward(op, x, second, y);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, gate, y] = disjoint(arena, [x, second_operand(node, rows)?, y])?;
+            gate::forward(op.inner as usize, x, gate, y);
         }
     }
     Ok(())
