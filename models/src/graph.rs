@@ -11,6 +11,7 @@ use common::{Layout, TensorShape, WidthMask};
 mod axes;
 mod build;
 mod digest;
+mod elementwise;
 mod error;
 mod labels;
 mod layers;
@@ -23,9 +24,10 @@ mod structure;
 mod uncut;
 
 pub use build::Builder;
+pub use elementwise::Axes;
 pub use error::{GraphError, SliceError};
 pub use labels::{Classes, Labels};
-pub use op::{Groups, Kernel, Op};
+pub use op::{Constant, Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
 pub use recurrent::RecurrentParams;
 pub use uncut::{Reason, UncutAxis};
@@ -65,6 +67,8 @@ pub struct Graph {
     shapes: Vec<TensorShape>,
     /// Mean and variance of every batch normalisation, in model order.
     stats: Vec<f32>,
+    /// Those of every node that has one per place of some axes, in model order.
+    constants: Vec<f32>,
     full: WidthMask,
     uncut: Vec<UncutAxis>,
 }

@@ -171,6 +171,8 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
             let len = shapes[place].len(full);
             let draw: &mut dyn FnMut() -> f64 = match node.op {
                 Op::Embed { .. } => &mut || rng.normal(),
+                // As PyTorch.
+                Op::PRelu { .. } => &mut || 0.25,
                 Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } => {
                     &mut || if place == 0 { 1.0 } else { 0.0 }
                 }

@@ -3,10 +3,10 @@
 
 use common::{
     Dim,
-    plan::{Activation, PoolKind, RecurrentKind},
+    plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind},
 };
 
-use super::{ParamId, digest};
+use super::{Axes, ParamId, digest};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Op {
@@ -106,6 +106,25 @@ pub enum Op {
     },
     /// The product of two values of equal shape, or of an image with one number per channel.
     Mul,
+    /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
+    PRelu {
+        slope: ParamId,
+        axes: Option<Axes>,
+    },
+    /// With constants, which are not trained: [`super::Graph::constants`].
+    Arithmetic {
+        kind: ArithmeticKind,
+        with: Constant,
+    },
+}
+
+/// The second operand of arithmetic.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// The same for every number.
+    One(f32),
+    /// One per place of some axes.
+    Each(Axes),
 }
 
 /// Into how many groups channels fall.
@@ -152,6 +171,7 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
+            Self::PRelu { slope, .. } => [Some(slope), None, None],
             Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 [Some(weight), Some(recurrent), bias]
             }
@@ -172,7 +192,8 @@ impl Op {
             | Self::Transpose { .. }
             | Self::GlobalMaxPool
             | Self::StepPool { .. }
-            | Self::Mul => [None; 3],
+            | Self::Mul
+            | Self::Arithmetic { .. } => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -185,6 +206,7 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
+            Self::PRelu { slope, .. } => change(slope),
             Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
@@ -238,6 +260,11 @@ impl Op {
             Self::StepPool { kind: PoolKind::Max } => "MaxOverSteps",
             Self::StepPool { .. } => "MeanOverSteps",
             Self::Mul => "Mul",
+            Self::PRelu { .. } => "PRelu",
+            Self::Arithmetic { kind: ArithmeticKind::Add, .. } => "Add (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Sub, .. } => "Sub (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Mul, .. } => "Mul (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Div, .. } => "Div (constant)",
         }
     }
 
@@ -286,8 +313,20 @@ impl Op {
             Self::GlobalMaxPool => vec![64],
             Self::StepPool { kind } => vec![65, pool(kind)],
             Self::Mul => vec![66],
+            Self::PRelu { axes, .. } => [vec![42], axes.map_or(vec![], axes_words)].concat(),
+            Self::Arithmetic { kind, with } => {
+                let with = match with {
+                    Constant::One(number) => vec![0, number.to_bits()],
+                    Constant::Each(axes) => [vec![1], axes_words(axes)].concat(),
+                };
+                [vec![43, kind as u32], with].concat()
+            }
         }
     }
+}
+
+fn axes_words(axes: Axes) -> Vec<u32> {
+    vec![axes.first.into(), axes.count.into()]
 }
 
 fn activation_name(kind: Activation) -> &'static str {

@@ -67,7 +67,9 @@ pub enum ImportError {
 
 const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
+                         HardSigmoid, HardSwish, Softplus, Softsign, Clip, Min and Max with a number, Add, Sub, Mul \
+                         and Div with a constant, Add and Mul of two values, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 

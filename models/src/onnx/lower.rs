@@ -11,13 +11,16 @@
 //! | Concat, Slice, Split, Pad, Mul of two values | Concat, Part, Pad, Mul | [`structure`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, Transpose, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
-//! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
+//! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
+//! | Gelu, Silu, Mish, HardSwish, Softplus as several nodes | one node | [`spelled`] |
+//! | PRelu; Neg; Add, Sub, Mul and Div with a constant | PRelu, Arithmetic | [`constant`] |
+//! | Add of two values, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
 //! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::plan::{Activation, PoolKind};
+use common::plan::{Activation, ArithmeticKind, PoolKind};
 
 use super::{
     constants::is_default_domain,
@@ -29,13 +32,16 @@ use super::{
 };
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
+mod activation;
 mod cells;
+mod constant;
 mod dense;
 mod fold;
 mod image;
 mod norm;
 mod recurrent;
 mod shape;
+mod spelled;
 mod structure;
 
 /// Reads everything that the output called `output` needs.
@@ -62,6 +68,8 @@ pub(super) struct Importer<'a> {
     taken: HashSet<&'a str>,
     /// Values with zeros around them that their only reader adds: top, left, bottom, right.
     padded: HashMap<&'a str, [u16; 4]>,
+    /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
+    spelled: HashMap<&'a str, (Activation, &'a str)>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -80,14 +88,18 @@ impl<'a> Importer<'a> {
         for node in nodes {
             node.input.iter().for_each(|name| readers.entry(name).or_default().push(node));
         }
+        let found = spelled::find(source, nodes, &readers);
+        let taken = found.iter().flat_map(|spelled| &spelled.inside).copied().collect();
+        let spelled = found.iter().map(|found| (found.output, (found.kind, found.input))).collect();
         Ok(Self {
             source,
             builder,
             values: HashMap::from([(source.input.name, OnnxValue::Tensor(input))]),
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
-            taken: HashSet::new(),
+            taken,
             padded: HashMap::new(),
+            spelled,
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -113,6 +125,12 @@ impl<'a> Importer<'a> {
             || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax")
         {
             self.after_tail.insert(output);
+        }
+        if let Some(&(kind, input)) = self.spelled.get(output.as_str()) {
+            let view = self.value(node, input)?;
+            let view = self.activate(node, view, kind)?;
+            self.define(output, OnnxValue::Tensor(view));
+            return Ok(());
         }
         let value = match self.fold(node)? {
             Some(value) => value,
@@ -161,18 +179,13 @@ impl<'a> Importer<'a> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
-            "Add" => self.add(node),
-            "Relu" => self.activate(node, Activation::Relu),
-            "LeakyRelu" => {
-                let slope = float(node, "alpha").unwrap_or(0.01);
-                match slope > 0.0 && slope.is_finite() {
-                    true => self.activate(node, Activation::LeakyRelu { slope }),
-                    false => Err(problem(node, format!("has slope {slope}; it must be positive"))),
-                }
-            }
+            "Add" => self.arithmetic(node, ArithmeticKind::Add),
+            "Sub" => self.arithmetic(node, ArithmeticKind::Sub),
+            "Mul" => self.arithmetic(node, ArithmeticKind::Mul),
+            "Div" => self.arithmetic(node, ArithmeticKind::Div),
+            "Neg" => self.negated(node),
+            "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
-            "Sigmoid" => self.activate(node, Activation::Sigmoid),
-            "Tanh" => self.activate(node, Activation::Tanh),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
             "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(node),
@@ -191,7 +204,6 @@ impl<'a> Importer<'a> {
             "Split" => self.split(node),
             "Concat" => self.concat(node),
             "Pad" => self.pad(node),
-            "Mul" => self.mul(node),
             "Flatten" => self.flatten(node),
             "Reshape" => self.reshape(node),
             "Squeeze" => self.squeeze(node),
@@ -202,7 +214,7 @@ impl<'a> Importer<'a> {
             "Cast" => self.cast(node),
             "Softmax" => self.softmax(node, Tail::Softmax),
             "LogSoftmax" => self.softmax(node, Tail::LogSoftmax),
-            _ => Err(unsupported(node)),
+            _ => self.activation(node),
         }
     }
 
@@ -228,17 +240,20 @@ impl<'a> Importer<'a> {
         Ok(Import { graph, parameters, notes, logits, batch })
     }
 
-    fn activate(&mut self, node: &'a NodeProto, kind: Activation) -> Result<TensorView, ImportError> {
-        let view = self.input(node, 0)?;
-        let value = self.builder.activate(&title(node), view.value, kind);
-        Ok(self.named(node, TensorView { value, ..view }))
+    /// With a constant, or of two computed values; the bias of a MatMul was already merged into it.
+    fn arithmetic(&mut self, node: &'a NodeProto, kind: ArithmeticKind) -> Result<TensorView, ImportError> {
+        match (self.with_constant(node, kind)?, kind) {
+            (Some(view), _) => Ok(view),
+            (None, ArithmeticKind::Add) => self.add(node),
+            (None, ArithmeticKind::Mul) => self.mul(node),
+            (None, ArithmeticKind::Sub | ArithmeticKind::Div) => Err(problem(
+                node,
+                "computes with two computed values; only Add and Mul are supported, or a constant",
+            )),
+        }
     }
 
-    /// An Add of two computed values; the bias of a MatMul was already merged into it.
     fn add(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        if node.input.iter().take(2).any(|name| self.source.constants.contains(name)) {
-            return Err(problem(node, "adds a constant to something other than a MatMul without bias"));
-        }
         let (mut a, mut b) = (self.input(node, 0)?, self.input(node, 1)?);
         if a.axes != b.axes {
             a = self.plain(node, a)?;
@@ -324,7 +339,11 @@ impl<'a> Importer<'a> {
 
     /// The computed tensor that a node reads.
     fn input(&self, node: &NodeProto, place: usize) -> Result<TensorView, ImportError> {
-        let name = node.input.get(place).map_or("", String::as_str);
+        self.value(node, node.input.get(place).map_or("", String::as_str))
+    }
+
+    /// A computed tensor by its name in the file.
+    fn value(&self, node: &NodeProto, name: &str) -> Result<TensorView, ImportError> {
         match self.values.get(name) {
             Some(OnnxValue::Tensor(view)) => Ok(view.clone()),
             Some(_) => {

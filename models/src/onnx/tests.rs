@@ -16,6 +16,7 @@ use crate::{
     zoo,
 };
 
+mod elementwise;
 mod recurrent;
 
 /// A model that tests change: x[N, 2, 3] -> Flatten -> Gemm 6x4 -> Relu -> Gemm 4x2 -> y.
@@ -571,6 +572,7 @@ proptest! {
         prop_assert_eq!((again.inputs(), again.outputs(), again.stats()), (graph.inputs(), graph.outputs(), graph.stats()));
         let ops = |graph: &Graph| graph.nodes().iter().map(|node| node.op).collect::<Vec<_>>();
         prop_assert_eq!(ops(&again), ops(&graph));
+        prop_assert_eq!(again.constants(), graph.constants());
     }
 
     #[test]
