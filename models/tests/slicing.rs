@@ -320,8 +320,11 @@ fn the_gates_of_an_lstm_are_cut_one_by_one() {
     // The first two rows of each of the four gates of W[16][2].
     let rows = [0, 1, 4, 5, 8, 9, 12, 13].iter().flat_map(|row| parameters[2 * row..][..2].to_vec());
     assert_eq!(packed[..16], rows.collect::<Vec<_>>());
-    let blocks: Vec<Vec<u32>> =
-        graph.param_shapes().iter().map(|shape| shape.dims.iter().map(|dim| dim.blocks).collect()).collect();
+    let blocks: Vec<Vec<u32>> = graph
+        .param_shapes()
+        .iter()
+        .map(|shape| shape.dims.iter().map(|dim| dim.blocks()).collect())
+        .collect();
     assert_eq!(blocks[..3], [vec![4, 1], vec![4, 1], vec![8]]);
 }
 

@@ -73,7 +73,7 @@ impl Builder {
         };
         self.axes.pin(&steps, name, Reason::Positions);
         let to = self.units(name, units)?;
-        let stacked = |blocks| Dim { blocks, ..to };
+        let stacked = |blocks| to.repeated(blocks);
         let weight = self.param(weight, &[stacked(gates), from])?;
         let recurrent = self.param(recurrent, &[stacked(gates), to])?;
         let bias = bias.map(|bias| self.param(bias, &[stacked(2 * gates)])).transpose()?;

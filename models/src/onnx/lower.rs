@@ -179,10 +179,10 @@ impl<'a> Importer<'a> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
-            "Add" => self.arithmetic(node, ArithmeticKind::Add),
-            "Sub" => self.arithmetic(node, ArithmeticKind::Sub),
-            "Mul" => self.arithmetic(node, ArithmeticKind::Mul),
-            "Div" => self.arithmetic(node, ArithmeticKind::Div),
+            "Add" => self.compute(node, ArithmeticKind::Add),
+            "Sub" => self.compute(node, ArithmeticKind::Sub),
+            "Mul" => self.compute(node, ArithmeticKind::Mul),
+            "Div" => self.compute(node, ArithmeticKind::Div),
             "Neg" => self.negated(node),
             "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
@@ -241,7 +241,7 @@ impl<'a> Importer<'a> {
     }
 
     /// With a constant, or of two computed values; the bias of a MatMul was already merged into it.
-    fn arithmetic(&mut self, node: &'a NodeProto, kind: ArithmeticKind) -> Result<TensorView, ImportError> {
+    fn compute(&mut self, node: &'a NodeProto, kind: ArithmeticKind) -> Result<TensorView, ImportError> {
         match (self.with_constant(node, kind)?, kind) {
             (Some(view), _) => Ok(view),
             (None, ArithmeticKind::Add) => self.add(node),

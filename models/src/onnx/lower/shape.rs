@@ -42,28 +42,6 @@ impl<'a> Importer<'a> {
         Ok(TensorView::plain(value, rank))
     }
 
-    /// The same axes, with the numbers of a sample in their order; the batch may be anywhere.
-    pub(super) fn ordered(&mut self, node: &NodeProto, view: TensorView) -> Result<TensorView, ImportError> {
-        let dims = view.axes.iter().filter_map(|axis| match axis {
-            ViewAxis::Dim(dim) => Some(*dim),
-            _ => None,
-        });
-        let order: Vec<usize> = dims.collect();
-        if order.is_sorted() {
-            return Ok(view);
-        }
-        let value = self.in_order(node, view.value, &order)?;
-        let sizes = self.builder.sizes(view.value);
-        let target: Vec<u32> = order.iter().map(|&dim| sizes[dim] as u32).collect();
-        let value = self.builder.reshape(&format!("{}.input", title(node)), value, &target)?;
-        let mut next = 0..;
-        let axes = view.axes.into_iter().map(|axis| match axis {
-            ViewAxis::Dim(dim) => ViewAxis::Dim(next.next().unwrap_or(dim)),
-            other => other,
-        });
-        Ok(TensorView { value, axes: axes.collect() })
-    }
-
     /// Transposes the axes of a sample. Axes of size 1 stay where they are if the others are in order.
     fn in_order(
         &mut self,
