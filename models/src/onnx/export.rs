@@ -27,6 +27,7 @@ const ML_OPSET: i64 = 1;
 const ML_DOMAIN: &str = "ai.onnx.ml";
 const BATCH: &str = "N";
 
+/// What is written besides structure and parameters.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct ExportOptions<'a> {
     /// End with the softmax or sigmoid that the imported model had; otherwise outputs are logits.
@@ -43,8 +44,10 @@ impl Default for ExportOptions<'_> {
     }
 }
 
+/// Why a model cannot be written.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ExportError {
     #[error(transparent)]
     Length(#[from] WrongLength),
