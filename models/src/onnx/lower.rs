@@ -70,6 +70,8 @@ pub(super) struct Importer<'a> {
     padded: HashMap<&'a str, [u16; 4]>,
     /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
     spelled: HashMap<&'a str, (Activation, &'a str)>,
+    /// First outputs of Adds whose constant became the bias of the layer before.
+    merged: HashSet<&'a str>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -98,6 +100,7 @@ impl<'a> Importer<'a> {
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken,
+            merged: HashSet::new(),
             padded: HashMap::new(),
             spelled,
             weights: HashMap::new(),
@@ -117,13 +120,12 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reads_tail = node.input.iter().any(|name| self.after_tail.contains(name.as_str()));
-        if reads_tail && !renames(node) {
-            return Err(problem(node, "follows a softmax; only the output of the model may follow one"));
+        let follows = || problem(node, "follows a softmax; only the output of the model may follow one");
+        if reads_tail && !renames(node) && !flattens(node) {
+            return Err(follows());
         }
-        if reads_tail
-            || self.is_last_sigmoid(node)
-            || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax")
-        {
+        let is_tail = self.is_last_sigmoid(node) || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax");
+        if is_tail || (reads_tail && node.op_type != "Shape") {
             self.after_tail.insert(output);
         }
         if let Some(&(kind, input)) = self.spelled.get(output.as_str()) {
@@ -136,6 +138,13 @@ impl<'a> Importer<'a> {
             Some(value) => value,
             None => OnnxValue::Tensor(self.tensor(node)?),
         };
+        if let (true, OnnxValue::Tensor(view)) = (reads_tail, &value) {
+            // Another order or other axes would be another softmax.
+            let before = node.input.first().and_then(|name| self.values.get(name.as_str()));
+            if !matches!(before, Some(OnnxValue::Tensor(before)) if before.value == view.value) {
+                return Err(follows());
+            }
+        }
         // A recurrent layer of which only the final state is read leaves out its first output.
         if !output.is_empty() {
             self.define(output, value);
@@ -179,6 +188,11 @@ impl<'a> Importer<'a> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
+            "Add" if node.output.first().is_some_and(|output| self.merged.contains(output.as_str())) => {
+                let computed = |name: &String| !self.source.constants.contains(name);
+                let place = node.input.iter().position(computed).unwrap_or(0);
+                self.input(node, place)
+            }
             "Add" => self.compute(node, ArithmeticKind::Add),
             "Sub" => self.compute(node, ArithmeticKind::Sub),
             "Mul" => self.compute(node, ArithmeticKind::Mul),
@@ -223,13 +237,15 @@ impl<'a> Importer<'a> {
         let Some(OnnxValue::Tensor(view)) = self.values.get(output) else { return Err(missing()) };
         let logits = self.names.get(&view.value).cloned().ok_or_else(missing)?;
         let rank = self.builder.shape(view.value).dims.len();
-        if !view.is_plain(rank) {
+        let flat = view.axes == [ViewAxis::Batch] && self.builder.sizes(view.value) == [1];
+        if !view.is_plain(rank) && !flat {
             let text = format!("the output '{output}' is transposed or has extra axes; expected [N, ...]");
             return Err(ImportError::Output(text));
         }
         let batch = self.source.input.batch.and_then(|batch| usize::try_from(batch).ok());
         let mut notes = self.notes;
         let tail = self.tail;
+        notes.extend(flat.then(|| format!("the output '{output}' has shape [N, 1] instead of [N]")));
         notes.extend(tail.map(|tail| format!("{} before the output left out in training", tail.op_type())));
         let graph = self.builder.finish(output, view.value, tail)?;
         notes.extend(conversions(self.source, &graph));
@@ -305,8 +321,12 @@ impl<'a> Importer<'a> {
     }
 
     fn is_last_sigmoid(&self, node: &NodeProto) -> bool {
+        if node.op_type != "Sigmoid" {
+            return false;
+        }
         let output = node.output.first().map_or("", String::as_str);
-        node.op_type == "Sigmoid" && (self.ends_with(output) || self.two_classes(output).is_some())
+        let single = self.input(node, 0).is_ok_and(|view| self.builder.sizes(view.value) == [1]);
+        self.ends_with(output, single) || self.two_classes(output).is_some()
     }
 
     fn last_sigmoid(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -332,7 +352,8 @@ impl<'a> Importer<'a> {
         let (rest, both) = (sub.output.first()?, concat.output.first()?);
         let one = self.source.constants.floats(sub.input.first()?)?.ok()?.data == [1.0];
         let order = sub.input.get(1)? == p && concat.input == [rest.as_str(), p];
-        let alone = readers.len() == 2 && self.readers.get(rest.as_str())?.len() == 1 && self.ends_with(both);
+        let alone =
+            readers.len() == 2 && self.readers.get(rest.as_str())?.len() == 1 && self.ends_with(both, false);
         let columns = matches!(integer(concat, "axis"), Some(1 | -1));
         (one && order && alone && columns).then_some((rest.as_str(), both.as_str()))
     }
@@ -386,16 +407,20 @@ impl<'a> Importer<'a> {
         self.values.insert(name, value);
     }
 
-    /// True if nothing is computed from a value: it is the output, perhaps under another name.
-    fn ends_with(&self, value: &str) -> bool {
+    /// True if nothing is computed from a value: it is the output, perhaps under another name. A single number per sample may
+    /// lose its axis.
+    fn ends_with(&self, value: &str, single: bool) -> bool {
         // Bounded by the number of nodes, because a damaged file may have cycles.
         let (mut open, mut steps) = (vec![value], self.source.graph.node.len());
         while let Some(value) = open.pop() {
             for reader in self.readers.get(value).into_iter().flatten() {
-                if !renames(reader) || steps == 0 {
+                if !(renames(reader) || (single && flattens(reader))) || steps == 0 {
                     return false;
                 }
                 steps -= 1;
+                if reader.op_type == "Shape" {
+                    continue;
+                }
                 open.extend(reader.output.iter().map(String::as_str));
             }
         }
@@ -409,6 +434,11 @@ impl<'a> Importer<'a> {
             _ => None,
         }
     }
+}
+
+/// True if the node may only remove the last axis of `[N, 1]`, or computes the shape for that.
+fn flattens(node: &NodeProto) -> bool {
+    is_default_domain(node) && matches!(node.op_type.as_str(), "Reshape" | "Squeeze" | "Shape")
 }
 
 /// One note for every type of number that is not `f32`.
