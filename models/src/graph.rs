@@ -12,6 +12,7 @@ mod axes;
 mod build;
 mod digest;
 mod error;
+mod labels;
 mod layers;
 mod norms;
 mod op;
@@ -21,6 +22,7 @@ mod uncut;
 
 pub use build::Builder;
 pub use error::{GraphError, SliceError};
+pub use labels::{Classes, Labels};
 pub use op::{Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
 pub use uncut::{Reason, UncutAxis};
@@ -78,6 +80,8 @@ pub struct Output {
     pub value: ValueId,
     /// The operation after the logits in the ONNX model; training leaves it out, export restores it.
     pub tail: Option<Tail>,
+    /// What the ONNX model computes from its probabilities; export restores it.
+    pub labels: Option<Labels>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -86,6 +90,8 @@ pub enum Tail {
     LogSoftmax,
     /// Of every output; the loss is then binary cross-entropy.
     Sigmoid,
+    /// The probabilities `[1 - p, p]` of two classes, where `p` is the sigmoid of the only output.
+    TwoClasses,
 }
 
 impl Tail {
@@ -94,7 +100,7 @@ impl Tail {
         match self {
             Self::Softmax => "Softmax",
             Self::LogSoftmax => "LogSoftmax",
-            Self::Sigmoid => "Sigmoid",
+            Self::Sigmoid | Self::TwoClasses => "Sigmoid",
         }
     }
 }

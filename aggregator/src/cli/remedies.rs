@@ -172,14 +172,18 @@ const REMEDIES: &[(Code, &str)] = &[
         "Make a token that may replace the present identity: `fairtier gateway token --replace NAME`. Or choose another name.",
     ),
     (
+        Code::TooOld,
+        "Update the program of the device: the model has an operation that it does not know. The gateway's log states both protocol versions.",
+    ),
+    (
         Code::BadConfig,
         "Correct the key that the message names. `fairtier gateway init` in an empty directory writes a documented `fairtier.toml`; the reference \
          lists every key.",
     ),
     (
         Code::BadModel,
-        "Run `fairtier model check FILE`: it names the node that is not supported. Check the path in `model.source`, which is relative to \
-         `fairtier.toml`.",
+        "Run `fairtier model check FILE`: it names the node that is not supported, and a change that would work. Check the path in \
+         `model.source`, which is relative to `fairtier.toml`. Weights in a second file, such as `net.onnx.data`, must be in the same folder.",
     ),
     (
         Code::StoreDamaged,

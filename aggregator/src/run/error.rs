@@ -24,7 +24,7 @@ pub enum RunError {
     #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
     Probe(#[from] ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
-    ModelFile { path: PathBuf, source: std::io::Error },
+    ModelFile { path: PathBuf, source: models::onnx::ReadError },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
     Import { path: PathBuf, source: models::onnx::ImportError },
     #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]

@@ -2,12 +2,9 @@
 
 use std::path::PathBuf;
 
-use common::{
-    files::{self, MAX_MODEL},
-    tier::Tier,
-};
+use common::tier::Tier;
 use models::{
-    Graph,
+    Graph, onnx,
     plan::{CompileError, PlanOptions},
     zoo,
 };
@@ -33,8 +30,8 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
                 let known = zoo::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
                 return Err(RunError::UnknownModel { name: source.clone(), known });
             }
-            let file = files::read(&path, MAX_MODEL)
-                .map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
+            let file =
+                onnx::read(&path).map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
             Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source })?
         }
     };

@@ -34,6 +34,11 @@ impl TierPlan {
         hello.data.inputs == self.info.inputs && labels
     }
 
+    /// The oldest protocol in which a device knows all operations.
+    pub fn since(&self) -> u8 {
+        self.nodes.iter().map(|node| node.op.since()).max().unwrap_or(0)
+    }
+
     /// Bytes needed and bytes available, of RAM or, if that is enough, of flash.
     pub fn shortage(&self, hello: &Hello) -> (u64, u64) {
         let ram = (self.info.arena_bytes(), hello.budget.ram);

@@ -74,7 +74,7 @@ impl Builder {
         let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
         nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
-        let output = Output { name: output.to_owned(), value, tail };
+        let output = Output { name: output.to_owned(), value, tail, labels: None };
         let stats = stats.concat();
         let graph = Graph { name, input, output, nodes, params, shapes, stats, full, uncut };
         let len = |shape: &TensorShape| {

@@ -162,10 +162,7 @@ impl Op {
         match self {
             Self::Dense { .. } => "Dense",
             Self::Conv { .. } => "Conv",
-            Self::Activate(Activation::Relu) => "Relu",
-            Self::Activate(Activation::LeakyRelu { .. }) => "LeakyRelu",
-            Self::Activate(Activation::Sigmoid) => "Sigmoid",
-            Self::Activate(Activation::Tanh) => "Tanh",
+            Self::Activate(kind) => activation_name(*kind),
             Self::Pool { kind: PoolKind::Max, .. } => "MaxPool",
             Self::Pool { .. } => "AveragePool",
             Self::GlobalPool => "GlobalAveragePool",
@@ -196,15 +193,12 @@ impl Op {
         };
         match *self {
             Self::Dense { .. } => vec![1],
-            Self::Activate(Activation::Relu) => vec![2],
+            Self::Activate(kind) => activation_words(kind),
             Self::Flatten => vec![3],
             Self::Reshape => vec![4],
             Self::Conv { groups: count, window: kernel, .. } => {
                 [vec![5, groups(count)], window(&kernel)].concat()
             }
-            Self::Activate(Activation::LeakyRelu { slope }) => vec![6, slope.to_bits()],
-            Self::Activate(Activation::Sigmoid) => vec![7],
-            Self::Activate(Activation::Tanh) => vec![8],
             Self::Pool { kind, window: kernel } => {
                 let kind = match kind {
                     PoolKind::Max => 0,
@@ -223,5 +217,47 @@ impl Op {
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
         }
+    }
+}
+
+fn activation_name(kind: Activation) -> &'static str {
+    match kind {
+        Activation::Relu => "Relu",
+        Activation::LeakyRelu { .. } => "LeakyRelu",
+        Activation::Sigmoid => "Sigmoid",
+        Activation::Tanh => "Tanh",
+        Activation::Gelu => "Gelu",
+        Activation::GeluTanh => "Gelu (tanh)",
+        Activation::Silu => "Silu",
+        Activation::Mish => "Mish",
+        Activation::HardSwish => "HardSwish",
+        Activation::HardSigmoid { .. } => "HardSigmoid",
+        Activation::Clip { .. } => "Clip",
+        Activation::Elu { .. } => "Elu",
+        Activation::Selu => "Selu",
+        Activation::Celu { .. } => "Celu",
+        Activation::Softplus => "Softplus",
+        Activation::Softsign => "Softsign",
+    }
+}
+
+fn activation_words(kind: Activation) -> Vec<u32> {
+    match kind {
+        Activation::Relu => vec![2],
+        Activation::LeakyRelu { slope } => vec![6, slope.to_bits()],
+        Activation::Sigmoid => vec![7],
+        Activation::Tanh => vec![8],
+        Activation::Gelu => vec![30],
+        Activation::GeluTanh => vec![31],
+        Activation::Silu => vec![32],
+        Activation::Mish => vec![33],
+        Activation::HardSwish => vec![34],
+        Activation::HardSigmoid { alpha, beta } => vec![35, alpha.to_bits(), beta.to_bits()],
+        Activation::Clip { min, max } => vec![36, min.to_bits(), max.to_bits()],
+        Activation::Elu { alpha } => vec![37, alpha.to_bits()],
+        Activation::Selu => vec![38],
+        Activation::Celu { alpha } => vec![39, alpha.to_bits()],
+        Activation::Softplus => vec![40],
+        Activation::Softsign => vec![41],
     }
 }

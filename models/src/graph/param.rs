@@ -67,6 +67,10 @@ pub enum Extent {
     /// Blocks and units.
     Outer,
     Inner,
+    /// How many runs of this many indices there are.
+    Runs(u16),
+    /// The indices of one such run.
+    Within(u16),
 }
 
 impl DimPart {
@@ -131,6 +135,8 @@ fn size_and_stride(shape: &TensorShape, mask: &WidthMask, part: DimPart) -> (usi
         Extent::Whole => (dim.size(mask), after),
         Extent::Outer => (dim.size(mask) / inner.max(1), inner * after),
         Extent::Inner => (inner, after),
+        Extent::Runs(len) => (dim.size(mask) / usize::from(len).max(1), usize::from(len) * after),
+        Extent::Within(len) => (len.into(), after),
     }
 }
 
@@ -155,7 +161,15 @@ mod tests {
             FileLayout(vec![vec![], vec![DimPart::whole(0)], vec![part(Extent::Inner), part(Extent::Outer)]]);
         assert_eq!(last.dims(&shape, &mask), [1, 2, 6]);
         assert_eq!(last.to_file(&shape, &mask, &ours)[..6], [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-        for stored in [turned, last, FileLayout::default()] {
+        // Two runs of three: [out][2 x 3] as [out][3][2].
+        let runs = FileLayout(vec![
+            vec![DimPart::whole(0)],
+            vec![part(Extent::Within(3))],
+            vec![part(Extent::Runs(3))],
+        ]);
+        assert_eq!(runs.dims(&shape, &mask), [2, 3, 2]);
+        assert_eq!(runs.to_file(&shape, &mask, &ours)[..6], [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        for stored in [turned, last, runs, FileLayout::default()] {
             let file = stored.to_file(&shape, &mask, &ours);
             assert_eq!(stored.from_file(&shape, &mask, &file), ours);
         }

@@ -12,18 +12,19 @@
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
 //! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use common::plan::Activation;
 
 use super::{
     constants::is_default_domain,
     import::{Import, ImportError, SourceModel, title, unsupported},
+    labels::renames,
     proto::{NodeProto, data_type},
     tensor::Floats,
-    view::{OnnxValue, TensorView, ViewAxis},
+    view::{OnnxValue, SymbolicSize, TensorView, ViewAxis},
 };
-use crate::graph::{Builder, Param, Tail, ValueId};
+use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
 mod dense;
 mod fold;
@@ -37,7 +38,7 @@ pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportErr
     let nodes = source.needed(output);
     let mut draft = Importer::new(source, &nodes)?;
     for node in &nodes {
-        draft.node(node)?;
+        draft.node(node).map_err(|error| draft.with_inputs(node, error))?;
     }
     draft.finish(output)
 }
@@ -96,11 +97,13 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reads_tail = node.input.iter().any(|name| self.after_tail.contains(name.as_str()));
-        if reads_tail && !passes(node) {
+        if reads_tail && !renames(node) {
             return Err(problem(node, "follows a softmax; only the output of the model may follow one"));
         }
-        let sigmoid = node.op_type == "Sigmoid" && self.ends_with(output);
-        if reads_tail || sigmoid || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax") {
+        if reads_tail
+            || self.is_last_sigmoid(node)
+            || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax")
+        {
             self.after_tail.insert(output);
         }
         let value = match self.fold(node)? {
@@ -109,6 +112,37 @@ impl<'a> Importer<'a> {
         };
         self.define(output, value);
         Ok(())
+    }
+
+    /// The error with the names and shapes of what the node reads.
+    fn with_inputs(&self, node: &NodeProto, mut error: ImportError) -> ImportError {
+        if let ImportError::Op { inputs, .. } | ImportError::Node { inputs, .. } = &mut error {
+            let names = node.input.iter().filter(|name| !name.is_empty());
+            *inputs = names.map(|name| self.described(name)).collect();
+        }
+        error
+    }
+
+    /// A name and its shape, where it is known.
+    fn described(&self, name: &str) -> String {
+        let size = |size: &SymbolicSize| match size {
+            SymbolicSize::Fixed(size) => size.to_string(),
+            SymbolicSize::Batch => "N".to_owned(),
+        };
+        let shape: Vec<String> = match self.values.get(name) {
+            Some(OnnxValue::Tensor(view)) => {
+                view.axes.iter().map(|axis| size(&self.size(view, axis))).collect()
+            }
+            Some(OnnxValue::Sizes(sizes)) => {
+                return format!("{name} = [{}]", sizes.iter().map(size).collect::<Vec<_>>().join(", "));
+            }
+            Some(OnnxValue::Filled(number)) => return format!("{name} = {number}"),
+            _ => match self.source.constants.dims(name) {
+                Some(dims) => dims.iter().map(i64::to_string).collect(),
+                None => return name.to_owned(),
+            },
+        };
+        format!("{name} [{}]", shape.join(", "))
     }
 
     /// Translates a node that computes with samples.
@@ -125,10 +159,7 @@ impl<'a> Importer<'a> {
                     false => Err(problem(node, format!("has slope {slope}; it must be positive"))),
                 }
             }
-            "Sigmoid" if self.ends_with(node.output.first().map_or("", String::as_str)) => {
-                self.tail = Some(Tail::Sigmoid);
-                self.input(node, 0)
-            }
+            "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
             "Sigmoid" => self.activate(node, Activation::Sigmoid),
             "Tanh" => self.activate(node, Activation::Tanh),
             "Conv" => self.conv(node),
@@ -170,6 +201,7 @@ impl<'a> Importer<'a> {
         let tail = self.tail;
         notes.extend(tail.map(|tail| format!("{} before the output left out in training", tail.op_type())));
         let graph = self.builder.finish(output, view.value, tail)?;
+        notes.extend(conversions(self.source, &graph));
         let mut parameters = Vec::with_capacity(graph.layout().len());
         for (param, shape) in graph.params().iter().zip(graph.param_shapes()) {
             parameters.extend(param.layout.from_file(shape, graph.full(), &self.weights[&param.name]));
@@ -213,7 +245,7 @@ impl<'a> Importer<'a> {
         let view = self.input(node, 0)?;
         let to = integer(node, "to").and_then(|to| i32::try_from(to).ok()).unwrap_or(0);
         let words = [data_type::INT32, data_type::INT64].contains(&to) && view.value == ValueId::INPUT;
-        match to == data_type::FLOAT || words {
+        match data_type::is_float(to) || words {
             true => Ok(view),
             false => {
                 let to = data_type::name(to);
@@ -236,6 +268,39 @@ impl<'a> Importer<'a> {
             return Err(problem(node, "is the second softmax"));
         }
         Ok(view)
+    }
+
+    fn is_last_sigmoid(&self, node: &NodeProto) -> bool {
+        let output = node.output.first().map_or("", String::as_str);
+        node.op_type == "Sigmoid" && (self.ends_with(output) || self.two_classes(output).is_some())
+    }
+
+    fn last_sigmoid(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        let view = self.input(node, 0)?;
+        let both = node.output.first().and_then(|output| self.two_classes(output));
+        self.tail = Some(if both.is_some() { Tail::TwoClasses } else { Tail::Sigmoid });
+        let Some((rest, both)) = both else { return Ok(view) };
+        if self.builder.sizes(view.value) != [1] {
+            return Err(problem(node, "has two classes, but more than one number per sample"));
+        }
+        self.taken.extend([rest, both]);
+        self.after_tail.insert(both);
+        self.values.insert(both, OnnxValue::Tensor(view.clone()));
+        Ok(view)
+    }
+
+    /// The names of `1 - p` and `[1 - p, p]`, if this is what follows the probability `p`.
+    fn two_classes(&self, p: &str) -> Option<(&'a str, &'a str)> {
+        let readers = self.readers.get(p)?;
+        let find =
+            |op: &str| readers.iter().copied().find(|node| node.op_type == op && is_default_domain(node));
+        let (sub, concat) = (find("Sub")?, find("Concat")?);
+        let (rest, both) = (sub.output.first()?, concat.output.first()?);
+        let one = self.source.constants.floats(sub.input.first()?)?.ok()?.data == [1.0];
+        let order = sub.input.get(1)? == p && concat.input == [rest.as_str(), p];
+        let alone = readers.len() == 2 && self.readers.get(rest.as_str())?.len() == 1 && self.ends_with(both);
+        let columns = matches!(integer(concat, "axis"), Some(1 | -1));
+        (one && order && alone && columns).then_some((rest.as_str(), both.as_str()))
     }
 
     /// The computed tensor that a node reads.
@@ -289,7 +354,7 @@ impl<'a> Importer<'a> {
         let (mut open, mut steps) = (vec![value], self.source.graph.node.len());
         while let Some(value) = open.pop() {
             for reader in self.readers.get(value).into_iter().flatten() {
-                if !passes(reader) || steps == 0 {
+                if !renames(reader) || steps == 0 {
                     return false;
                 }
                 steps -= 1;
@@ -308,13 +373,21 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// True if the node passes its input on under another name.
-fn passes(node: &NodeProto) -> bool {
-    matches!(node.op_type.as_str(), "Identity" | "ZipMap" | "Cast")
+/// One note for every type of number that is not `f32`.
+fn conversions(source: &SourceModel<'_>, graph: &Graph) -> Vec<String> {
+    let other = |kind: i32| data_type::is_float(kind) && kind != data_type::FLOAT;
+    let kinds = graph.params().iter().filter_map(|param| source.constants.kind(&param.name));
+    let kinds: BTreeSet<i32> = kinds.filter(|&kind| other(kind)).collect();
+    let weights =
+        kinds.into_iter().map(|kind| format!("weights of type {} become float", data_type::name(kind)));
+    let input = Some(source.input.elem_type).filter(|&kind| other(kind));
+    let input = input.map(|kind| format!("the input takes float instead of {}", data_type::name(kind)));
+    weights.chain(input).collect()
 }
 
 fn problem(node: &NodeProto, problem: impl Into<String>) -> ImportError {
-    ImportError::Node { node: title(node), op: node.op_type.clone(), problem: problem.into() }
+    let (node, op, problem) = (title(node), node.op_type.clone(), problem.into());
+    ImportError::Node { node, op, problem, inputs: vec![] }
 }
 
 fn integer(node: &NodeProto, name: &str) -> Option<i64> {

@@ -18,6 +18,18 @@ pub fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Writes `mlp.graph.onnx` with one operation called by another name of the same length, and returns the path.
+pub fn with_another_op(dir: &Path, from: &[u8], to: &[u8]) -> String {
+    assert_eq!(from.len(), to.len());
+    let mut file = bytes("mlp.graph.onnx");
+    while let Some(at) = file.windows(from.len()).position(|part| part == from) {
+        file[at..at + to.len()].copy_from_slice(to);
+    }
+    let path = dir.join("another-op.onnx");
+    std::fs::write(&path, file).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
 /// Names of all models that PyTorch exported.
 pub fn torch_models() -> Vec<String> {
     let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");

@@ -7,9 +7,10 @@
 //! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{Activation, PoolKind};
+use common::plan::PoolKind;
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -67,15 +68,7 @@ impl Writer<'_> {
                 let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
                 self.push(name, "Conv", inputs.into_iter().flatten().collect(), output, attributes);
             }
-            Op::Activate(kind) => {
-                let (op, attributes) = match kind {
-                    Activation::Relu => ("Relu", vec![]),
-                    Activation::LeakyRelu { slope } => ("LeakyRelu", vec![float("alpha", slope)]),
-                    Activation::Sigmoid => ("Sigmoid", vec![]),
-                    Activation::Tanh => ("Tanh", vec![]),
-                };
-                self.push(name, op, vec![input], output, attributes);
-            }
+            Op::Activate(kind) => self.activation(name, kind, input, output),
             Op::Pool { kind, window } => {
                 let mut attributes = window_attributes(&window, node.shape.dims.len() == 2);
                 let op = if kind == PoolKind::Max { "MaxPool" } else { "AveragePool" };
@@ -220,12 +213,12 @@ pub fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
 }
 
-fn float(name: &str, value: f32) -> AttributeProto {
+pub fn float(name: &str, value: f32) -> AttributeProto {
     let (name, f) = (name.to_owned(), Some(value));
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }
 
-fn list(name: &str, values: &[i64]) -> AttributeProto {
+pub fn list(name: &str, values: &[i64]) -> AttributeProto {
     let (name, ints) = (name.to_owned(), values.to_vec());
     AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
 }
@@ -238,7 +231,7 @@ fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {
     vec![list("kernel_shape", &two(window.size)), list("strides", &two(window.stride)), list("pads", &pads)]
 }
 
-fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
+pub fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),
         dims: dims.iter().map(|&size| size as i64).collect(),

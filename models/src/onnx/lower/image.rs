@@ -4,7 +4,7 @@ use common::plan::PoolKind;
 
 use super::{Importer, integer, integers, problem, text};
 use crate::{
-    graph::{Kernel, Param},
+    graph::{DimPart, Extent, FileLayout, Kernel, Param},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
@@ -14,19 +14,30 @@ use crate::{
 
 impl<'a> Importer<'a> {
     pub(super) fn conv(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        let view = self.image(node)?;
+        let groups = integer(node, "group").unwrap_or(1);
+        let mut view = self.input(node, 0)?;
+        let channels_last = groups == 1 && self.has_channels_last(&view);
+        let mut sizes = self.builder.sizes(view.value);
+        if channels_last {
+            sizes.rotate_right(1);
+        } else {
+            view = self.image(node)?;
+            sizes = self.builder.sizes(view.value);
+        }
         let (name, weights) = self.weight(node, 1)?;
-        let sizes = self.builder.sizes(view.value);
         let [outputs, taps, kernel @ ..] = &weights.dims[..] else {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
         };
-        let groups = integer(node, "group").unwrap_or(1);
         let inputs = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(*taps));
         if kernel.len() + 1 != sizes.len() || inputs.as_ref() != sizes.first() {
             let text = format!("a kernel of shape {:?} does not fit an input of {sizes:?}", weights.dims);
             return Err(problem(node, text));
         }
-        let window = window(node, kernel, &sizes[1..])?;
+        let mut window = window(node, kernel, &sizes[1..])?;
+        let mut layout = FileLayout::default();
+        if channels_last {
+            (view, layout) = self.merge_channels(node, view, &mut window)?;
+        }
         let outputs = u32::try_from(*outputs).unwrap_or(u32::MAX);
         self.weights.insert(name.clone(), weights.data);
         let bias = match node.input.get(2).filter(|name| !name.is_empty()) {
@@ -43,9 +54,50 @@ impl<'a> Importer<'a> {
             }
             None => None,
         };
-        let (title, weight, groups) = (title(node), Param::plain(name), groups as u32);
+        let (title, weight, groups) = (title(node), Param::in_layout(name, layout), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
         Ok(self.named(node, TensorView { value, ..view }))
+    }
+
+    /// True for `[N, channels, ...]` of a value that has its channels last in memory, none of them cut.
+    fn has_channels_last(&self, view: &TensorView) -> bool {
+        let dims = &self.builder.shape(view.value).dims;
+        let rank = dims.len();
+        let order = std::iter::once(rank.wrapping_sub(1)).chain(0..rank.saturating_sub(1)).map(ViewAxis::Dim);
+        let expected: Vec<ViewAxis> = std::iter::once(ViewAxis::Batch).chain(order).collect();
+        matches!(rank, 2 | 3) && view.axes == expected && dims.iter().all(|dim| dim.axis.is_none())
+    }
+
+    /// An image with its channels last is one channel whose rows have all channels of each pixel in turn. A kernel on it is
+    /// that much wider and moves that much further, so nothing has to be transposed.
+    fn merge_channels(
+        &mut self,
+        node: &NodeProto,
+        view: TensorView,
+        window: &mut Kernel,
+    ) -> Result<(TensorView, FileLayout), ImportError> {
+        let mut sizes = self.builder.sizes(view.value);
+        let channels = sizes.pop().and_then(|size| u16::try_from(size).ok());
+        let wide = |size: u16| channels.and_then(|channels| size.checked_mul(channels));
+        let widened =
+            (wide(window.size[1]), wide(window.stride[1]), wide(window.pad[1]), wide(window.pad[3]));
+        let (Some(channels), (Some(size), Some(stride), Some(left), Some(right))) = (channels, widened)
+        else {
+            return Err(problem(node, "has too many channels; export with the channels first"));
+        };
+        (window.size[1], window.stride[1], window.pad[1], window.pad[3]) = (size, stride, left, right);
+        let mut target: Vec<u32> = std::iter::once(1).chain(sizes.iter().map(|&size| size as u32)).collect();
+        if let Some(width) = target.last_mut() {
+            *width = width.saturating_mul(channels.into());
+        }
+        let rank = target.len();
+        let value = self.builder.reshape(&format!("{}.input", title(node)), view.value, &target)?;
+        // Ours is [outputs][1][..][width x channels], the file's [outputs][channels][..][width].
+        let last = |extent| vec![DimPart { dim: rank as u8, extent }];
+        let rows = (2..rank as u8).map(|dim| vec![DimPart::whole(dim)]);
+        let head = [vec![DimPart::whole(0)], last(Extent::Within(channels))];
+        let layout = head.into_iter().chain(rows).chain([last(Extent::Runs(channels))]).collect();
+        Ok((TensorView::plain(value, rank), FileLayout(layout)))
     }
 
     pub(super) fn pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {

@@ -234,6 +234,8 @@ impl<'a> Importer<'a> {
             None if node.op_type == "Squeeze" => Some(
                 (0..rank).filter(|&at| self.size(&view, &view.axes[at]) == SymbolicSize::Fixed(1)).collect(),
             ),
+            // Since operator set 18.
+            None if integer(node, "noop_with_empty_axes").unwrap_or(0) != 0 => Some(vec![]),
             None => Some((0..rank).collect()),
         };
         axes.ok_or_else(|| problem(node, format!("has axes out of the range of {rank}")))
