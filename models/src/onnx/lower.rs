@@ -26,12 +26,15 @@ use super::{
 };
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
+mod bias;
 mod dense;
 mod fold;
 mod image;
 mod norm;
 mod recurrent;
 mod shape;
+
+use bias::BiasAxis;
 
 /// Reads everything that the output called `output` needs.
 pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportError> {
@@ -55,6 +58,8 @@ pub(super) struct Importer<'a> {
     readers: HashMap<&'a str, Vec<&'a NodeProto>>,
     /// First outputs of nodes that were merged into another node.
     taken: HashSet<&'a str>,
+    /// Outputs of an Add whose constant became the bias of an earlier layer.
+    biased: HashMap<&'a str, BiasAxis>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -80,6 +85,7 @@ impl<'a> Importer<'a> {
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken: HashSet::new(),
+            biased: HashMap::new(),
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -147,6 +153,9 @@ impl<'a> Importer<'a> {
 
     /// Translates a node that computes with samples.
     fn tensor(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        if let Some(&axis) = node.output.first().and_then(|sum| self.biased.get(sum.as_str())) {
+            return self.after_bias(node, axis);
+        }
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),

@@ -8,7 +8,7 @@ use models::{
     grad::{ModelSamples, Runner},
     graph::Tail,
     npy::{Array, read_archive},
-    onnx::{ExportOptions, export},
+    onnx::{self, ExportOptions, export},
     plan::default_loss,
 };
 use trainer::train::Portable;
@@ -47,7 +47,10 @@ pub struct Trained {
 }
 
 pub fn check(entry: &Entry) -> Found {
-    let file = std::fs::read(folder().join(&entry.file)).expect("the export");
+    let file = match onnx::read(&folder().join(&entry.file)) {
+        Ok(file) => file,
+        Err(error) => return Found::Refused(error.to_string()),
+    };
     match Graph::from_onnx(&file) {
         Err(error) => Found::Refused(error.to_string()),
         Ok((graph, parameters)) => match train(entry, &graph, &parameters) {
@@ -104,13 +107,12 @@ fn output_error(graph: &Graph, logits: &[f32], reference: &BTreeMap<String, Arra
     let double: Vec<f64> = logits.iter().map(|&x| x.into()).collect();
     let classes = graph.shape(graph.output().value).dims.last().map_or(1, |dim| dim.size(graph.full()));
     let mut outputs: Vec<f64> = match graph.output().tail {
-        Some(Tail::Sigmoid) => double.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        Some(Tail::Sigmoid | Tail::TwoClasses) => double.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
         Some(Tail::Softmax) => double.chunks(classes).flat_map(softmax).collect(),
         Some(Tail::LogSoftmax) => double.chunks(classes).flat_map(softmax).map(f64::ln).collect(),
         None => double,
     };
-    // scikit-learn gives the probabilities of both classes.
-    if expected.len() == 2 * outputs.len() {
+    if graph.output().tail == Some(Tail::TwoClasses) {
         outputs = outputs.iter().flat_map(|&p| [1.0 - p, p]).collect();
     }
     if expected.len() == outputs.len() { worst(&single(&outputs), &single(&expected)) } else { f64::INFINITY }

@@ -23,7 +23,8 @@ fn trained(manifest: &Manifest) -> String {
     for entry in manifest.export.iter().filter(|entry| entry.expect == Expect::Trains) {
         lists.entry(&entry.by).or_default().push(name(entry));
     }
-    let row = |(by, names): (&&str, &Vec<&str>)| format!("| {by} | {} | {} |\n", names.len(), names.join(", "));
+    let row =
+        |(by, names): (&&str, &Vec<&str>)| format!("| {by} | {} | {} |\n", names.len(), names.join(", "));
     let rows: String = lists.iter().map(row).collect();
     format!("| exported by | models | that train |\n|---|---:|---|\n{rows}")
 }

@@ -2,7 +2,7 @@
 
 use common::plan::PoolKind;
 
-use super::{Importer, integer, integers, problem, text};
+use super::{Importer, bias::BiasAxis, integer, integers, problem, text};
 use crate::{
     graph::{DimPart, Extent, FileLayout, Kernel, Param},
     onnx::{
@@ -52,7 +52,7 @@ impl<'a> Importer<'a> {
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
             }
-            None => None,
+            None => self.late_bias(node, outputs as usize, BiasAxis::First)?,
         };
         let (title, weight, groups) = (title(node), Param::in_layout(name, layout), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
