@@ -33,6 +33,7 @@ use super::{
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
 mod activation;
+mod bias;
 mod cells;
 mod constant;
 mod dense;
@@ -43,6 +44,8 @@ mod recurrent;
 mod shape;
 mod spelled;
 mod structure;
+
+use bias::BiasAxis;
 
 /// Reads everything that the output called `output` needs.
 pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportError> {
@@ -70,8 +73,8 @@ pub(super) struct Importer<'a> {
     padded: HashMap<&'a str, [u16; 4]>,
     /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
     spelled: HashMap<&'a str, (Activation, &'a str)>,
-    /// First outputs of Adds whose constant became the bias of the layer before.
-    merged: HashSet<&'a str>,
+    /// Outputs of an Add whose constant became the bias of an earlier layer.
+    biased: HashMap<&'a str, BiasAxis>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -100,9 +103,9 @@ impl<'a> Importer<'a> {
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken,
-            merged: HashSet::new(),
             padded: HashMap::new(),
             spelled,
+            biased: HashMap::new(),
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -185,14 +188,12 @@ impl<'a> Importer<'a> {
 
     /// Translates a node that computes with samples.
     fn tensor(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        if let Some(&axis) = node.output.first().and_then(|sum| self.biased.get(sum.as_str())) {
+            return self.after_bias(node, axis);
+        }
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
-            "Add" if node.output.first().is_some_and(|output| self.merged.contains(output.as_str())) => {
-                let computed = |name: &String| !self.source.constants.contains(name);
-                let place = node.input.iter().position(computed).unwrap_or(0);
-                self.input(node, place)
-            }
             "Add" => self.compute(node, ArithmeticKind::Add),
             "Sub" => self.compute(node, ArithmeticKind::Sub),
             "Mul" => self.compute(node, ArithmeticKind::Mul),

@@ -2,14 +2,13 @@
 
 use common::plan::PoolKind;
 
-use super::{Importer, integer, integers, problem, text};
+use super::{Importer, bias::BiasAxis, integer, integers, problem, text};
 use crate::{
-    graph::{DimPart, FileLayout, Kernel, Param},
+    graph::{Kernel, Param},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        tensor::Floats,
-        view::{SymbolicSize, TensorView, ViewAxis},
+        view::{TensorView, ViewAxis},
     },
 };
 
@@ -42,43 +41,11 @@ impl<'a> Importer<'a> {
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
             }
-            None => self.added_bias(node, outputs)?,
+            None => self.late_bias(node, outputs as usize, BiasAxis::First)?,
         };
         let (title, weight, groups) = (title(node), Param::plain(name), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
         Ok(self.named(node, TensorView { value, ..view }))
-    }
-
-    /// The bias of a convolution that has none of its own: an Add of one constant per channel, perhaps after a Squeeze.
-    fn added_bias(&mut self, node: &'a NodeProto, outputs: u32) -> Result<Option<Param>, ImportError> {
-        let name = |node: &'a NodeProto| node.output.first().map_or("", String::as_str);
-        let squeezed = self.only_reader(name(node), "Squeeze").map_or(name(node), name);
-        let Some(add) = self.only_reader(squeezed, "Add") else { return Ok(None) };
-        let other = add.input.iter().find(|input| input.as_str() != squeezed);
-        let Some((other, floats)) = other.and_then(|name| Some((name, self.source.constants.floats(name)?)))
-        else {
-            return Ok(None);
-        };
-        let Floats { dims, data } = floats?;
-        // [channels, 1, ..], with or without axes of size 1 before.
-        let pixels = if squeezed == name(node) { self.rank_of_kernel(node) } else { 1 };
-        let before = dims.len().checked_sub(pixels + 1);
-        let channels = before.and_then(|before| dims.get(before));
-        if channels != Some(&(outputs as usize)) || data.len() != outputs as usize {
-            return Ok(None);
-        }
-        let mut stored = vec![vec![]; before.unwrap_or(0)];
-        stored.push(vec![DimPart::whole(0)]);
-        stored.extend(vec![vec![]; pixels]);
-        self.weights.insert(other.clone(), data);
-        self.merged.extend(add.output.first().map(String::as_str));
-        Ok(Some(Param::in_layout(other, FileLayout(stored))))
-    }
-
-    /// Axes of the image that a convolution moves over.
-    fn rank_of_kernel(&self, node: &NodeProto) -> usize {
-        let weight = node.input.get(1).map_or("", String::as_str);
-        self.source.constants.rank(weight).unwrap_or(0).saturating_sub(2)
     }
 
     pub(super) fn pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
