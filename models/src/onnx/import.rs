@@ -63,9 +63,10 @@ pub enum ImportError {
     Graph(#[from] GraphError),
 }
 
-const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
+const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool, \
+                         ReduceMean and ReduceMax over pixels or steps, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Mul of two values, Concat, Slice, Split, Pad, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 
