@@ -1,6 +1,6 @@
 //! Operations that move numbers without changing them, and the product of two values.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::op::mul;
 use crate::small::only_with;
@@ -10,7 +10,7 @@ only_with!("full": Arrange, Gate);
 /// Moves numbers without changing them. Each works on every one of `rows` rows of a sample, so that an axis in the middle of
 /// a tensor is one of rows that are longer by the axes behind it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-#[cfg_attr(feature = "full", derive(Deserialize))]
+#[cfg_attr(feature = "full", derive(serde::Deserialize))]
 #[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Arrange {
     /// A row of `first` numbers of the input, then one of `second` numbers of the second operand.
@@ -53,7 +53,7 @@ impl Arrange {
 
 /// `y[c][i] = x[c][i] * second[c]` with `channels` channels of `inner` numbers. Two values of equal shape have `inner == 1`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-#[cfg_attr(feature = "full", derive(Deserialize))]
+#[cfg_attr(feature = "full", derive(serde::Deserialize))]
 pub struct Gate {
     /// Numbers per sample of the second operand.
     pub channels: u32,

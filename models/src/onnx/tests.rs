@@ -1,4 +1,4 @@
-use common::plan::Loss;
+use common::{Dim, plan::Loss};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -570,7 +570,14 @@ proptest! {
         let (again, back) = Graph::from_onnx(&bytes).unwrap();
         prop_assert_eq!(back, parameters);
         prop_assert_eq!((again.inputs(), again.outputs(), again.stats()), (graph.inputs(), graph.outputs(), graph.stats()));
-        let ops = |graph: &Graph| graph.nodes().iter().map(|node| node.op).collect::<Vec<_>>();
+        // A file does not say which embeddings are cut, so what is before a part is compared by its size.
+        let op = |graph: &Graph, op: Op| match op {
+            Op::Part { axis, before } => {
+                Op::Part { axis, before: Dim::fixed(before.size(graph.full()) as u32) }
+            }
+            op => op,
+        };
+        let ops = |graph: &Graph| graph.nodes().iter().map(|node| op(graph, node.op)).collect::<Vec<_>>();
         prop_assert_eq!(ops(&again), ops(&graph));
         prop_assert_eq!(again.constants(), graph.constants());
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    graph::{Builder, Param, ValueId},
+    graph::{self, Builder, Param, ValueId},
     zoo,
 };
 
@@ -47,7 +47,9 @@ impl<'a> Tracer<'a> {
                 continue;
             }
             let mut reads = reads;
-            reads.sort_unstable();
+            if matches!(node.op, graph::Op::Add) {
+                reads.sort_unstable();
+            }
             steps.push((plan.forward()[steps.len()].op, reads));
             places.push(steps.len());
         }
