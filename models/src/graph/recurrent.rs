@@ -7,8 +7,11 @@ use super::{GraphError, Op, Param, ParamId, ValueId, build::Builder, uncut::Reas
 /// Parameters of a recurrent layer: `W`, `R` and `B`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecurrentParams {
+    /// Of the inputs, `W`.
     pub weight: Param,
+    /// Of the states, `R`.
     pub recurrent: Param,
+    /// Of both, `B`.
     pub bias: Option<Param>,
 }
 

@@ -38,7 +38,9 @@ pub enum Reason {
     Merged,
     /// Its units are positions, such as pixels or steps.
     Positions,
+    /// A part of it is taken.
     Split,
+    /// A concatenation has too many parts.
     Parts,
 }
 

@@ -181,7 +181,7 @@ impl Sketch {
     fn on_image(&mut self) -> Result<(), GraphError> {
         let channels = self.builder.sizes(self.at)[0] as u32;
         let name = self.name();
-        match self.rng.below(18) {
+        match self.rng.below(19) {
             0 | 1 => {
                 let (outputs, window) = (self.size(5), self.window());
                 self.conv(outputs, 1, window)
@@ -195,7 +195,7 @@ impl Sketch {
                 self.conv(outputs, if channels.is_multiple_of(2) { 2 } else { 1 }, window)
             }
             3 => self.activate(),
-            4 => {
+            4 | 17 => {
                 let kinds = [PoolKind::Max, PoolKind::Average, PoolKind::AveragePadded];
                 let kind = kinds[self.rng.below(3) as usize];
                 let window = self.window();
