@@ -1,6 +1,6 @@
 //! Small Plans that together contain every operation.
 
-use common::plan::{Activation, Loss, PoolKind, Window};
+use common::plan::{Activation, ArithmeticKind, Loss, PoolKind, Window};
 
 use crate::data::DataError;
 use crate::train::{
@@ -29,7 +29,7 @@ impl Truth for Anything {
 
 /// Names and builders; `Options` are those of the layout.
 pub type Build = fn(Options) -> TestPlan;
-pub const ALL: [(&str, Build); 8] = [
+pub const ALL: [(&str, Build); 9] = [
     ("mlp", mlp),
     ("image", image),
     ("residual", residual),
@@ -38,6 +38,7 @@ pub const ALL: [(&str, Build); 8] = [
     ("tokens, reset before", |options| tokens(options, false)),
     ("sequence", sequence),
     ("numbers", numbers),
+    ("curves", curves),
 ];
 
 pub const BATCH: u16 = 3;
@@ -124,6 +125,26 @@ fn numbers(options: Options) -> TestPlan {
     let (mut b, x) = Builder::new(6, BATCH);
     let x = b.dense(x, 1, 5);
     let x = b.activate(x, Activation::Tanh);
+    let _ = b.dense(x, 1, 3);
+    b.finish(Loss::Squared, options)
+}
+
+/// Activations that read their input in backward, and others that follow them.
+fn curves(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(6, BATCH);
+    let x = b.arithmetic(x, ArithmeticKind::Div, 1.5);
+    let x = b.dense(x, 1, 8);
+    let x = b.activate(x, Activation::Gelu);
+    let x = b.prelu(x, 4);
+    let x = b.arithmetic(x, ArithmeticKind::Mul, 0.75);
+    let x = b.activate(x, Activation::Silu);
+    let x = b.dense(x, 1, 6);
+    let x = b.activate(x, Activation::GeluTanh);
+    let x = b.activate(x, Activation::Mish);
+    let x = b.arithmetic(x, ArithmeticKind::Sub, 0.25);
+    let x = b.activate(x, Activation::HardSwish);
+    let x = b.activate(x, Activation::Elu { alpha: 0.5 });
+    let x = b.activate(x, Activation::Softplus);
     let _ = b.dense(x, 1, 3);
     b.finish(Loss::Squared, options)
 }
