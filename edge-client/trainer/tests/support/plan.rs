@@ -3,8 +3,9 @@
 
 use common::{
     plan::{
-        Activation, Arrange, BackwardStep, Conv, Gate, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan,
-        PlanInfo, Pool, PoolKind, Recurrent, RecurrentKind, Segments, Window,
+        Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
+        Node, Norm, Op, Operand, PRelu, Plan, PlanInfo, Pool, PoolKind, Recurrent, RecurrentKind, Segments,
+        Spread, Window,
     },
     rng::Rng,
 };
@@ -151,6 +152,17 @@ impl Builder {
         self.push(Op::Scale { len: self.len(x), factor }, x, None)
     }
 
+    pub fn prelu(&mut self, x: Value, channels: u32) -> Value {
+        let (len, slope) = (self.len(x), self.take(channels));
+        let spread = Spread { len, channels, inner: len / channels };
+        self.push(Op::PRelu(PRelu { spread, slope }), x, None)
+    }
+
+    pub fn arithmetic(&mut self, x: Value, kind: ArithmeticKind, number: f32) -> Value {
+        let (len, with) = (self.len(x), Constant::One(number));
+        self.push(Op::Arithmetic(Arithmetic { kind, len, with }), x, None)
+    }
+
     pub fn last(&mut self, x: Value, steps: u32) -> Value {
         self.push(Op::Last { steps, width: self.len(x) / steps }, x, None)
     }
@@ -197,7 +209,8 @@ impl Builder {
         for (number, (op, x, _)) in self.nodes.iter().enumerate() {
             let producer_is_done =
                 x.0.checked_sub(1).is_some_and(|producer| !self.nodes[producer].0.backward_reads_output());
-            let over = options.in_place && op.may_work_in_place() && readers(x.0) == 1 && producer_is_done;
+            let free = op.may_work_in_place() && !op.backward_reads_input();
+            let over = options.in_place && free && readers(x.0) == 1 && producer_is_done;
             let (len, last) = (op.sizes().1, number + 1 == self.nodes.len());
             at.push(if over { at[x.0] } else { take(len) });
             let own = if over { grad[x.0] } else { None };
