@@ -13,7 +13,7 @@
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
 //! | Gelu, Silu, Mish, HardSwish, Softplus as several nodes | one node | [`spelled`] |
-//! | PRelu; Neg; Add, Sub, Mul and Div with a constant | PRelu, Arithmetic | [`constant`] |
+//! | PRelu; Neg; Add, Sub, Mul and Div with a constant; Scaler | PRelu, Arithmetic | [`constant`] |
 //! | Add of two values, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
 //! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
@@ -114,8 +114,9 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &'a NodeProto) -> Result<(), ImportError> {
-        let zip_map = node.domain == "ai.onnx.ml" && node.op_type == "ZipMap";
-        if !is_default_domain(node) && !zip_map {
+        let of_pipelines =
+            node.domain == "ai.onnx.ml" && matches!(node.op_type.as_str(), "Scaler" | "ZipMap");
+        if !is_default_domain(node) && !of_pipelines {
             return Err(unsupported(node));
         }
         let output = node.output.first().ok_or_else(|| problem(node, "has no output"))?;
@@ -201,6 +202,7 @@ impl<'a> Importer<'a> {
             "Neg" => self.negated(node),
             "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
+            "Scaler" => self.scaler(node),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
             "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(node),
@@ -476,6 +478,10 @@ fn texts(node: &NodeProto, name: &str) -> Vec<String> {
     let attribute = node.attribute.iter().find(|attribute| attribute.name == name);
     let strings = attribute.map_or(&[][..], |attribute| &attribute.strings);
     strings.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
+}
+
+fn floats<'n>(node: &'n NodeProto, name: &str) -> &'n [f32] {
+    node.attribute.iter().find(|attribute| attribute.name == name).map_or(&[], |attribute| &attribute.floats)
 }
 
 fn text(node: &NodeProto, name: &str) -> Option<String> {

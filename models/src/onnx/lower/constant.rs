@@ -2,9 +2,9 @@
 
 use common::plan::ArithmeticKind;
 
-use super::{Importer, problem};
+use super::{Importer, floats, problem};
 use crate::{
-    graph::{Axes, DimPart, FileLayout, Param},
+    graph::{Axes, DimPart, FileLayout, Param, ValueId},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
@@ -85,22 +85,41 @@ impl<'a> Importer<'a> {
             }
             _ => kind,
         };
-        let value = match self.aligned(node, &view, &constant)? {
-            Some(axes) => {
-                let numbers = self.spread(node, &view, axes, &constant)?;
-                self.notes.push(format!(
-                    "'{name}' computes with {} constants, which are not trained",
-                    numbers.len()
-                ));
-                self.builder.with_constants(&name, view.value, kind, axes, numbers)?
-            }
-            None => {
-                let number =
-                    constant.data.first().copied().ok_or_else(|| problem(node, "has an empty constant"))?;
-                self.builder.with_number(&name, view.value, kind, number)?
-            }
-        };
+        let value = self.arithmetic(node, &name, &view, kind, &constant)?;
         Ok(Some(self.named(node, TensorView { value, ..view })))
+    }
+
+    /// The scaling of scikit-learn's pipelines: `(x - offset) * scale`, with one number per feature or one for all.
+    pub(super) fn scaler(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        let mut view = self.input(node, 0)?;
+        for (attribute, kind) in [("offset", ArithmeticKind::Sub), ("scale", ArithmeticKind::Mul)] {
+            let data = floats(node, attribute).to_vec();
+            if data.is_empty() {
+                return Err(problem(node, format!("has no {attribute}")));
+            }
+            let constant = Floats { dims: vec![data.len()], data };
+            let name = format!("{}/{attribute}", title(node));
+            view.value = self.arithmetic(node, &name, &view, kind, &constant)?;
+        }
+        Ok(self.named(node, view))
+    }
+
+    fn arithmetic(
+        &mut self,
+        node: &NodeProto,
+        name: &str,
+        view: &TensorView,
+        kind: ArithmeticKind,
+        constant: &Floats,
+    ) -> Result<ValueId, ImportError> {
+        if let Some(axes) = self.aligned(node, view, constant)? {
+            let numbers = self.spread(node, view, axes, constant)?;
+            let count = numbers.len();
+            self.notes.push(format!("'{name}' computes with {count} constants, which are not trained"));
+            return Ok(self.builder.with_constants(name, view.value, kind, axes, numbers)?);
+        }
+        let number = constant.data.first().copied().ok_or_else(|| problem(node, "has an empty constant"))?;
+        Ok(self.builder.with_number(name, view.value, kind, number)?)
     }
 
     /// For each axis of a constant, the axis of a sample that it is broadcast along.
