@@ -11,6 +11,7 @@ only_with!("full": Arrange, Gate);
 /// a tensor is one of rows that are longer by the axes behind it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(serde::Deserialize))]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Arrange {
     /// A row of `first` numbers of the input, then one of `second` numbers of the second operand.
     Concat { rows: u32, first: u32, second: u32 },

@@ -8,95 +8,52 @@ use common::{
 
 use super::{ParamId, digest};
 
+/// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[out][in]`, on the last axis.
-    Dense {
-        weight: ParamId,
-        bias: Option<ParamId>,
-    },
+    Dense { weight: ParamId, bias: Option<ParamId> },
     /// On `[channels][height][width]`, or `[channels][length]` with a kernel of height 1.
-    Conv {
-        weight: ParamId,
-        bias: Option<ParamId>,
-        groups: Groups,
-        window: Kernel,
-    },
+    Conv { weight: ParamId, bias: Option<ParamId>, groups: Groups, window: Kernel },
+    /// A function of every number.
     Activate(Activation),
-    Pool {
-        kind: PoolKind,
-        window: Kernel,
-    },
+    /// Maximum or mean over a window that moves.
+    Pool { kind: PoolKind, window: Kernel },
     /// The mean of every channel.
     GlobalPool,
+    /// The sum of two values of the same shape.
     Add,
     /// All axes of a sample become one, row-major; the numbers stay where they are.
     Flatten,
     /// Other axes; the numbers stay where they are.
     Reshape,
     /// `y[t] = table[x[t]]`.
-    Embed {
-        table: ParamId,
-    },
+    Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
-    Gru {
-        weight: ParamId,
-        recurrent: ParamId,
-        bias: Option<ParamId>,
-        reset_after: bool,
-    },
+    Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
     /// In training only.
-    Dropout {
-        rate: f32,
-    },
+    Dropout { rate: f32 },
     /// Over the last `axes` axes.
-    LayerNorm {
-        axes: u8,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    LayerNorm { axes: u8, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over groups of channels.
-    GroupNorm {
-        groups: Groups,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    GroupNorm { groups: Groups, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
-    BatchNorm {
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
     /// Two values, one behind the other along `axis`.
-    Concat {
-        axis: u8,
-    },
+    Concat { axis: u8 },
     /// A part of `axis`, after `before`.
-    Part {
-        axis: u8,
-        before: Dim,
-    },
+    Part { axis: u8, before: Dim },
     /// Zeros before and after `axis`.
-    Pad {
-        axis: u8,
-        before: u32,
-        after: u32,
-    },
+    Pad { axis: u8, before: u32, after: u32 },
     /// Of the axes after the first `kept`, the first `moved` go to the end.
-    Transpose {
-        kept: u8,
-        moved: u8,
-    },
+    Transpose { kept: u8, moved: u8 },
     /// The largest number of every channel.
     GlobalMaxPool,
     /// One number for every column of `[steps][width]`.
-    StepPool {
-        kind: PoolKind,
-    },
+    StepPool { kind: PoolKind },
     /// The product of two values of equal shape, or of an image with one number per channel.
     Mul,
 }
@@ -104,12 +61,14 @@ pub enum Op {
 /// Into how many groups channels fall.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Groups {
+    /// This many groups.
     Count(u32),
     /// Every channel is a group of its own, however many a slice has (depthwise).
     Each,
 }
 
 impl Groups {
+    /// Number of groups of this many channels.
     pub fn count(self, channels: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -121,7 +80,9 @@ impl Groups {
 /// How a kernel moves; [`common::plan::Window`] without the image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Height and width.
     pub size: [u16; 2],
+    /// By how much it moves, down and to the right.
     pub stride: [u16; 2],
     /// Top, left, bottom, right.
     pub pad: [u16; 4],
@@ -196,6 +157,7 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dense { .. } => "Dense",
