@@ -71,14 +71,14 @@ pub struct DimPart {
 pub enum Extent {
     /// All indices.
     Whole,
-    /// The channels of a flattened image, all but the innermost `pixels` indices.
+    /// The channels of a flattened image: all but the innermost indices.
     Channels {
-        /// Pixels of the image.
+        /// Number of the innermost indices.
         pixels: u32,
     },
     /// The innermost indices of a flattened image.
     Pixels {
-        /// Pixels of the image.
+        /// Their number.
         pixels: u32,
     },
 }

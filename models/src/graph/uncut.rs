@@ -38,7 +38,7 @@ pub enum Reason {
     Merged,
     /// Its units are positions, such as pixels or steps.
     Positions,
-    /// A part of it is taken.
+    /// A part of its units is taken.
     Split,
     /// A concatenation has too many parts.
     Parts,
