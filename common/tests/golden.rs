@@ -13,7 +13,7 @@ use fairtier_common::{
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, BackwardStep, Constant, Conv, Grad, Gru, Loss, Node, Op,
-        Operand, PRelu, Pass, PlanInfo, Segments, Spread, Window,
+        Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -247,6 +247,18 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
             steps: heapless::Vec::new(),
         })
     };
+    let recurrent = |kind| {
+        let (steps, inputs, units) = (5, 3, 2);
+        node(Op::Recurrent(Recurrent {
+            kind,
+            steps,
+            inputs,
+            units,
+            weight: 0,
+            recurrent: 24,
+            bias: Some(40),
+        }))
+    };
     use Activation as A;
     vec![
         ("PlanPart.gelu", part([A::Gelu, A::GeluTanh, A::Silu].map(activate))),
@@ -274,6 +286,10 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
                 arithmetic(ArithmeticKind::Div, Constant::One(-2.0)),
                 arithmetic(ArithmeticKind::Div, each),
             ]),
+        ),
+        (
+            "PlanPart.recurrent",
+            part([RecurrentKind::Lstm, RecurrentKind::Tanh, RecurrentKind::Relu].map(recurrent)),
         ),
     ]
 }
