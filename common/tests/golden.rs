@@ -247,17 +247,9 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
             steps: heapless::Vec::new(),
         })
     };
-    let recurrent = |kind| {
+    let recurrent = |kind, bias| {
         let (steps, inputs, units) = (5, 3, 2);
-        node(Op::Recurrent(Recurrent {
-            kind,
-            steps,
-            inputs,
-            units,
-            weight: 0,
-            recurrent: 24,
-            bias: Some(40),
-        }))
+        node(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight: 0, recurrent: 24, bias }))
     };
     use Activation as A;
     vec![
@@ -289,7 +281,11 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
         ),
         (
             "PlanPart.recurrent",
-            part([RecurrentKind::Lstm, RecurrentKind::Tanh, RecurrentKind::Relu].map(recurrent)),
+            part([
+                recurrent(RecurrentKind::Lstm, Some(40)),
+                recurrent(RecurrentKind::Tanh, Some(40)),
+                recurrent(RecurrentKind::Lstm, None),
+            ]),
         ),
     ]
 }

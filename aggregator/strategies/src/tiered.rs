@@ -13,12 +13,16 @@ use models::{graph::Graph, plan::PlanOptions};
 /// A tier's Plan, as devices receive it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TierPlan {
+    /// Its sizes.
     pub info: PlanInfo,
+    /// The model, then copies of nodes that run again in the backward pass.
     pub nodes: Vec<Node>,
+    /// The backward pass; empty: the nodes in reverse.
     pub schedule: Vec<BackwardStep>,
 }
 
 impl TierPlan {
+    /// Whether a device has the memory for it.
     pub fn fits(&self, hello: &Hello) -> bool {
         self.info.arena_bytes() <= hello.budget.ram
             && self.info.flash_bytes() <= hello.budget.flash
@@ -46,8 +50,10 @@ impl TierPlan {
     }
 }
 
+/// Why a model cannot be used with its tiers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ModelError {
     #[error("between 1 and {max} tiers are needed, not {0}", max = common::tier::MAX_TIERS)]
     TierCount(usize),
@@ -67,8 +73,11 @@ pub enum ModelError {
 /// Structure of the global model; parameters are kept apart, because they change every round.
 #[derive(Clone, Debug)]
 pub struct TieredModel {
+    /// Structure of the whole model.
     pub graph: Graph,
+    /// Widths by tier, widest first.
     pub masks: Vec<WidthMask>,
+    /// Plans by tier.
     pub plans: Vec<TierPlan>,
     /// Which tiers train which parameters; the slices are what devices send back.
     pub regions: Arc<RegionMap>,
@@ -80,6 +89,7 @@ pub struct TieredModel {
 }
 
 impl TieredModel {
+    /// Every tier trains all layers of its slice.
     pub fn new(graph: Graph, masks: Vec<WidthMask>, options: &PlanOptions) -> Result<Self, ModelError> {
         Self::training(graph, masks, &[], options)
     }

@@ -5,74 +5,40 @@ use common::plan::{Activation, PoolKind, RecurrentKind};
 
 use super::ParamId;
 
+/// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[out][in]`, on the last axis.
-    Dense {
-        weight: ParamId,
-        bias: Option<ParamId>,
-    },
+    Dense { weight: ParamId, bias: Option<ParamId> },
     /// On `[channels][height][width]`, or `[channels][length]` with a kernel of height 1.
-    Conv {
-        weight: ParamId,
-        bias: Option<ParamId>,
-        groups: Groups,
-        window: Kernel,
-    },
+    Conv { weight: ParamId, bias: Option<ParamId>, groups: Groups, window: Kernel },
+    /// A function of every number.
     Activate(Activation),
-    Pool {
-        kind: PoolKind,
-        window: Kernel,
-    },
+    /// Maximum or mean over a window that moves.
+    Pool { kind: PoolKind, window: Kernel },
     /// The mean of every channel.
     GlobalPool,
+    /// The sum of two values of the same shape.
     Add,
     /// All axes of a sample become one, row-major; the numbers stay where they are.
     Flatten,
     /// Other axes; the numbers stay where they are.
     Reshape,
     /// `y[t] = table[x[t]]`.
-    Embed {
-        table: ParamId,
-    },
+    Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
-    Gru {
-        weight: ParamId,
-        recurrent: ParamId,
-        bias: Option<ParamId>,
-        reset_after: bool,
-    },
+    Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
     /// LSTM or plain, on `[steps][inputs]`; see [`common::plan::Recurrent`].
-    Recurrent {
-        kind: RecurrentKind,
-        weight: ParamId,
-        recurrent: ParamId,
-        bias: Option<ParamId>,
-    },
+    Recurrent { kind: RecurrentKind, weight: ParamId, recurrent: ParamId, bias: Option<ParamId> },
     /// In training only.
-    Dropout {
-        rate: f32,
-    },
+    Dropout { rate: f32 },
     /// Over the last `axes` axes.
-    LayerNorm {
-        axes: u8,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    LayerNorm { axes: u8, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over groups of channels.
-    GroupNorm {
-        groups: Groups,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    GroupNorm { groups: Groups, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
-    BatchNorm {
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
 }
@@ -80,12 +46,14 @@ pub enum Op {
 /// Into how many groups channels fall.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Groups {
+    /// This many groups.
     Count(u32),
     /// Every channel is a group of its own, however many a slice has (depthwise).
     Each,
 }
 
 impl Groups {
+    /// Number of groups of this many channels.
     pub fn count(self, channels: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -97,7 +65,9 @@ impl Groups {
 /// How a kernel moves; [`common::plan::Window`] without the image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Height and width.
     pub size: [u16; 2],
+    /// By how much it moves, down and to the right.
     pub stride: [u16; 2],
     /// Top, left, bottom, right.
     pub pad: [u16; 4],
@@ -172,6 +142,7 @@ impl Op {
         matches!(self, Self::Gru { .. } | Self::Recurrent { .. })
     }
 
+    /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dense { .. } => "Dense",
@@ -186,7 +157,7 @@ impl Op {
             Self::Embed { .. } => "Embed",
             Self::Gru { .. } => "Gru",
             Self::Recurrent { kind: RecurrentKind::Lstm, .. } => "Lstm",
-            Self::Recurrent { .. } => "Rnn",
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => "Rnn",
             Self::Dropout { .. } => "Dropout",
             Self::LayerNorm { .. } => "LayerNorm",
             Self::GroupNorm { .. } => "GroupNorm",
@@ -233,8 +204,7 @@ impl Op {
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
             Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![40],
-            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![41, 0],
-            Self::Recurrent { kind: RecurrentKind::Relu, .. } => vec![41, 1],
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![41],
         }
     }
 }

@@ -7,8 +7,11 @@ use super::{GraphError, Op, Param, ParamId, ValueId, build::Builder, uncut::Reas
 /// Parameters of a recurrent layer: `W`, `R` and `B`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecurrentParams {
+    /// `W`: gates by inputs.
     pub weight: Param,
+    /// `R`: gates by units.
     pub recurrent: Param,
+    /// `B`: biases of the products with `W`, then of those with `R`.
     pub bias: Option<Param>,
 }
 

@@ -101,10 +101,7 @@ impl Sketch {
                 Ok(())
             }
             7 => self.recurrent(RecurrentKind::Lstm),
-            8 => {
-                let kind = if self.coin() { RecurrentKind::Tanh } else { RecurrentKind::Relu };
-                self.recurrent(kind)
-            }
+            8 => self.recurrent(RecurrentKind::Tanh),
             2 => {
                 let units = self.size(6);
                 self.dense(units)
