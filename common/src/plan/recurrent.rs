@@ -12,7 +12,7 @@ only_with!("full": Recurrent);
 /// ```text
 /// LSTM   i, o, f = sigmoid(W x + Wb + R h + Rb)      g = tanh(Wc x + Wbc + Rc h + Rbc)
 ///        c' = f*c + i*g                              h' = o*tanh(c')
-/// plain  h' = tanh(W x + Wb + R h + Rb), or max(.., 0)
+/// plain  h' = tanh(W x + Wb + R h + Rb)
 /// ```
 /// `W[k u][inputs]`, `R[k u][u]`, `B[2 k u]` = Wb Rb, with `k` gates. The output is all states `h`, `[steps][u]`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -41,8 +41,6 @@ pub enum RecurrentKind {
     Lstm,
     /// A plain layer with hyperbolic tangent.
     Tanh,
-    /// A plain layer with `max(x, 0)`.
-    Relu,
 }
 
 impl RecurrentKind {
@@ -50,7 +48,7 @@ impl RecurrentKind {
     pub fn gates(self) -> u32 {
         match self {
             Self::Lstm => 4,
-            Self::Tanh | Self::Relu => 1,
+            Self::Tanh => 1,
         }
     }
 
@@ -58,7 +56,7 @@ impl RecurrentKind {
     pub fn kept(self) -> u32 {
         match self {
             Self::Lstm => 5,
-            Self::Tanh | Self::Relu => 1,
+            Self::Tanh => 1,
         }
     }
 
@@ -66,7 +64,7 @@ impl RecurrentKind {
     pub fn carried(self) -> u32 {
         match self {
             Self::Lstm => 2,
-            Self::Tanh | Self::Relu => 1,
+            Self::Tanh => 1,
         }
     }
 }

@@ -7,11 +7,11 @@ use super::{GraphError, Op, Param, ParamId, ValueId, build::Builder, uncut::Reas
 /// Parameters of a recurrent layer: `W`, `R` and `B`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecurrentParams {
-    /// Of the inputs, `W`.
+    /// `W`: gates by inputs.
     pub weight: Param,
-    /// Of the states, `R`.
+    /// `R`: gates by units.
     pub recurrent: Param,
-    /// Of both, `B`.
+    /// `B`: biases of the products with `W`, then of those with `R`.
     pub bias: Option<Param>,
 }
 

@@ -137,10 +137,7 @@ impl Sketch {
                 Ok(())
             }
             11 => self.recurrent(RecurrentKind::Lstm),
-            12 => {
-                let kind = if self.coin() { RecurrentKind::Tanh } else { RecurrentKind::Relu };
-                self.recurrent(kind)
-            }
+            12 => self.recurrent(RecurrentKind::Tanh),
             2 => {
                 let units = self.size(6);
                 self.dense(units)

@@ -386,7 +386,6 @@ fn recur(
             let gate = |number: usize| sums[number * units + u];
             h[u] = match kind {
                 RecurrentKind::Tanh => gate(0).tanh(),
-                RecurrentKind::Relu => gate(0).max(0.0),
                 RecurrentKind::Lstm => {
                     c[u] = sigmoid(gate(2)) * c[u] + sigmoid(gate(0)) * gate(3).tanh();
                     sigmoid(gate(1)) * f64::tanh(c[u])

@@ -101,12 +101,11 @@ impl Writer<'_> {
             }
             Op::Recurrent { kind, weight, recurrent, bias } => {
                 let params = [Some(weight), Some(recurrent), bias];
-                let (op, attributes) = match kind {
-                    RecurrentKind::Lstm => ("LSTM", vec![]),
-                    RecurrentKind::Tanh => ("RNN", vec![]),
-                    RecurrentKind::Relu => ("RNN", vec![texts("activations", &["Relu"])]),
+                let op = match kind {
+                    RecurrentKind::Lstm => "LSTM",
+                    RecurrentKind::Tanh => "RNN",
                 };
-                self.recurrent(node, op, input, params, output, attributes);
+                self.recurrent(node, op, input, params, output, vec![]);
             }
             Op::Dropout { rate } => {
                 let ratio = format!("{output}.ratio");
@@ -309,11 +308,6 @@ pub fn float(name: &str, value: f32) -> AttributeProto {
 pub fn list(name: &str, values: &[i64]) -> AttributeProto {
     let (name, ints) = (name.to_owned(), values.to_vec());
     AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
-}
-
-fn texts(name: &str, values: &[&str]) -> AttributeProto {
-    let (name, strings) = (name.to_owned(), values.iter().map(|text| text.as_bytes().to_vec()).collect());
-    AttributeProto { name, strings, r#type: attribute_type::STRINGS, ..AttributeProto::default() }
 }
 
 fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {

@@ -29,12 +29,11 @@ impl Cell {
             }
             ("LSTM", [] | ["Sigmoid", "Tanh", "Tanh"]) => Ok(Self::Other(RecurrentKind::Lstm)),
             ("RNN", [] | ["Tanh"]) => Ok(Self::Other(RecurrentKind::Tanh)),
-            ("RNN", ["Relu"]) => Ok(Self::Other(RecurrentKind::Relu)),
             (op, functions) => {
                 let known = match op {
                     "GRU" => "Sigmoid, Tanh",
                     "LSTM" => "Sigmoid, Tanh, Tanh",
-                    _ => "Tanh or Relu",
+                    _ => "Tanh",
                 };
                 let text =
                     format!("has the activations {}; export it with {known} instead", functions.join(", "));

@@ -1,7 +1,7 @@
 //! LSTM and plain recurrent layers; formulas at [`common::plan::Recurrent`].
 //!
 //! ```text
-//! keep     LSTM: [samples][steps][i o f g c]      plain: [samples][steps][a], h = tanh(a) or max(a, 0)
+//! keep     LSTM: [samples][steps][i o f g c]      plain: [samples][steps][a], h = tanh(a)
 //! scratch  dh[samples][u], and for an LSTM dc[samples][u]
 //! ```
 //! Backward runs from the last step to the first and replaces the gates with the gradients `G` by the arguments of their
@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! LSTM   ai = e g i(1-i)   ao = d tanh(c) o(1-o)   af = e c' f(1-f)   ag = e i (1-g^2)   dc = e f
-//! plain  a = d (1-h^2), or d where h > 0
+//! plain  a = d (1-h^2)
 //! ```
 //! Products of whole sequences are those of [`super::sequence`].
 
@@ -73,9 +73,6 @@ pub(in crate::train) fn forward<T: Float>(
             match layer.kind {
                 RecurrentKind::Lstm => lstm(now, old, h),
                 RecurrentKind::Tanh => h.iter_mut().zip(now).for_each(|(h, a)| *h = a.tanh()),
-                RecurrentKind::Relu => {
-                    h.iter_mut().zip(now).for_each(|(h, a)| *h = if *a > T::ZERO { *a } else { T::ZERO });
-                }
             }
         }
     }
@@ -103,9 +100,6 @@ pub(in crate::train) fn gates<T: Float>(
             match layer.kind {
                 RecurrentKind::Lstm => lstm_grad(now, old, d, slice_mut(dc, sample * u, u)),
                 RecurrentKind::Tanh => places.for_each(|((a, &d), &h)| *a = d * (T::ONE - h * h)),
-                RecurrentKind::Relu => {
-                    places.for_each(|((a, &d), &h)| *a = if h > T::ZERO { d } else { T::ZERO });
-                }
             }
         }
         if step > 0 {

@@ -137,7 +137,7 @@ fn lstm(options: Options) -> TestPlan {
 fn plain_recurrent(options: Options) -> TestPlan {
     let (mut b, x) = Builder::new(5 * 3, BATCH);
     let x = b.recurrent(x, 5, 4, RecurrentKind::Tanh);
-    let y = b.recurrent(x, 5, 4, RecurrentKind::Relu);
+    let y = b.recurrent(x, 5, 4, RecurrentKind::Tanh);
     let x = b.add(y, x);
     let _ = b.dense(x, 5, 3);
     b.finish(Loss::Softmax { classes: 3 }, options)
