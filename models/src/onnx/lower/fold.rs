@@ -37,6 +37,10 @@ impl<'a> Importer<'a> {
             Some(turned @ OnnxValue::Turned(_)) if op == "Identity" => return Ok(Some(turned.clone())),
             _ => {}
         }
+        // A part of a value may have computed ends.
+        if matches!(self.values.get(first), Some(OnnxValue::Tensor(_))) {
+            return Ok(None);
+        }
         let computed = |name: &String| matches!(self.values.get(name.as_str()), Some(OnnxValue::Sizes(_)));
         let constant = |name: &String| matches!(self.source.constants.integers(name), Some(Ok(_)));
         let on_sizes =
