@@ -344,6 +344,9 @@ fn groups_that_do_not_divide_are_refused() {
     assert_eq!(refused, SliceError::Groups { node: "norm".into(), groups: 4, width: 5 });
     assert!(refused.to_string().contains("explicit widths"));
     assert!(graph.slice(&graph.full().at_widths(&[4]).unwrap()).is_ok());
+    // A rate keeps as many as fall into the groups, and each group at least one.
+    assert_eq!(TierSpec::Rate(0.7).mask(&graph).unwrap().widths(), [4]);
+    assert_eq!(TierSpec::Rate(0.1).mask(&graph).unwrap().widths(), [4]);
 }
 
 #[test]
