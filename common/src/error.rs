@@ -116,6 +116,8 @@ impl fmt::Display for Code {
     }
 }
 
+impl core::error::Error for Code {}
+
 impl From<Code> for u16 {
     fn from(code: Code) -> Self {
         code.number()

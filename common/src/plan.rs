@@ -105,6 +105,7 @@ impl Segments {
 
 /// How outputs and targets become a loss. Always a mean over the targets of a batch.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Loss {
     /// Softmax cross-entropy from logits. One class label for every `classes` outputs, so that a
     /// sequence model has one per token.

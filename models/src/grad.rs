@@ -35,6 +35,7 @@ const TRAIN: PassMode = PassMode::Train { seed: 0, step: 0 };
 /// constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradients<T = f32> {
+    /// Mean over the samples.
     pub loss: f64,
     /// In model order.
     pub tensors: Vec<Gradient<T>>,
@@ -42,15 +43,21 @@ pub struct Gradients<T = f32> {
     pub notes: Vec<String>,
 }
 
+/// The gradient of one parameter tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradient<T = f32> {
+    /// Name of the initialiser in the file.
     pub name: String,
+    /// As in the file.
     pub shape: Vec<usize>,
+    /// Row-major.
     pub values: Vec<T>,
 }
 
+/// Why gradients cannot be computed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum GradError {
     #[error(transparent)]
     Samples(#[from] SamplesError),
@@ -105,7 +112,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         backend: B,
     ) -> Result<Self, GradError> {
         let slice = graph.slice(mask)?;
-        let packed = graph.gather(mask, parameters)?;
+        let packed = graph.weights(mask, parameters)?;
         let options = PlanOptions { loss: Some(loss), ..PlanOptions::train(1) };
         let one = compile(graph, mask, &options)?;
         let fixed = one.workspace()?;
@@ -132,14 +139,15 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         Ok(Self { slice, compiled, arena, backend, notes })
     }
 
+    /// Sizes of the Plan.
     pub fn info(&self) -> &PlanInfo {
         &self.compiled.info
     }
 
-    /// In our order.
+    /// The parameters in our order.
     pub fn weights(&mut self) -> &mut [T] {
         let len = self.compiled.info.params as usize;
-        &mut self.arena[..len]
+        &mut self.arena[self.slice.constants().len()..len]
     }
 
     /// Range of each parameter in [`Runner::weights`], by the name of its initializer.
@@ -191,7 +199,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         }
         let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
         let at = self.compiled.info.segments.grads.ok_or(missing)? as usize;
-        let grads = self.arena[at..at + self.compiled.info.params as usize].to_vec();
+        let grads = self.arena[at..at + self.compiled.plan()?.trained()].to_vec();
         match grads.iter().all(|grad| grad.to_f64().is_finite()) {
             true => Ok((finite(sum / f64::from(targets))?, grads)),
             false => Err(GradError::NonFinite),

@@ -11,6 +11,7 @@ use common::{Layout, TensorShape, WidthMask};
 mod axes;
 mod build;
 mod digest;
+mod elementwise;
 mod error;
 mod labels;
 mod layers;
@@ -21,9 +22,10 @@ mod slice;
 mod uncut;
 
 pub use build::Builder;
+pub use elementwise::Axes;
 pub use error::{GraphError, SliceError};
 pub use labels::{Classes, Labels};
-pub use op::{Groups, Kernel, Op};
+pub use op::{Constant, Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
 pub use uncut::{Reason, UncutAxis};
 
@@ -35,6 +37,7 @@ impl ValueId {
     /// The model's input.
     pub const INPUT: Self = Self(0);
 
+    /// The index as a number.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -45,6 +48,7 @@ impl ValueId {
 pub struct ParamId(pub u32);
 
 impl ParamId {
+    /// The index as a number.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -62,19 +66,25 @@ pub struct Graph {
     shapes: Vec<TensorShape>,
     /// Mean and variance of every batch normalisation, in model order.
     stats: Vec<f32>,
+    /// Those of every node that has one per place of some axes, in model order.
+    constants: Vec<f32>,
     full: WidthMask,
     uncut: Vec<UncutAxis>,
 }
 
+/// What the model reads.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Input {
+    /// As in the ONNX file.
     pub name: String,
     /// Per sample; never cut.
     pub shape: TensorShape,
 }
 
+/// What the model computes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Output {
+    /// As in the ONNX file.
     pub name: String,
     /// The logits: what the loss is computed from.
     pub value: ValueId,
@@ -84,9 +94,12 @@ pub struct Output {
     pub labels: Option<Labels>,
 }
 
+/// An operation after the logits.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Tail {
+    /// Over the last axis.
     Softmax,
+    /// Its logarithm.
     LogSoftmax,
     /// Of every output; the loss is then binary cross-entropy.
     Sigmoid,
@@ -105,10 +118,14 @@ impl Tail {
     }
 }
 
+/// One operation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
+    /// As in the ONNX file.
     pub name: String,
+    /// What it computes.
     pub op: Op,
+    /// The values that it reads, in the order of the operation.
     pub inputs: Vec<ValueId>,
     /// Per sample.
     pub shape: TensorShape,
@@ -122,14 +139,17 @@ impl Node {
 }
 
 impl Graph {
+    /// As in the ONNX file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// What the model reads.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
+    /// What the model computes.
     pub fn output(&self) -> &Output {
         &self.output
     }
@@ -159,6 +179,7 @@ impl Graph {
         &self.uncut
     }
 
+    /// Shapes of the parameters and the hidden axes.
     pub fn layout(&self) -> Layout<'_> {
         Layout { full: &self.full, tensors: &self.shapes }
     }

@@ -128,13 +128,17 @@ pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     Some((graph, parameters))
 }
 
+/// The model of the zoo with this name.
 pub fn by_name(name: &str) -> Option<Entry> {
     ALL.iter().find(|entry| entry.name == name).copied()
 }
 
+/// A model of the zoo.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Entry {
+    /// As in `model.source`.
     pub name: &'static str,
+    /// What it is for, in one line.
     pub description: &'static str,
     /// Rates of the usual tiers, widest first.
     pub rates: &'static [f64],
@@ -170,6 +174,8 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
             let len = shapes[place].len(full);
             let draw: &mut dyn FnMut() -> f64 = match node.op {
                 Op::Embed { .. } => &mut || rng.normal(),
+                // As PyTorch.
+                Op::PRelu { .. } => &mut || 0.25,
                 Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } => {
                     &mut || if place == 0 { 1.0 } else { 0.0 }
                 }

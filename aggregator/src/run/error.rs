@@ -35,6 +35,8 @@ pub enum RunError {
     FixedTier { device: String, tier: usize, tiers: usize },
     #[error("{code}: tier {tier} needs messages of {need} bytes, server.max_message = {max}: raise it, or choose a smaller model or another codec", code = Code::BadConfig)]
     MaxMessage { tier: usize, need: u64, max: u32 },
+    #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]
+    RoundedConstants { tier: usize },
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error("the run cannot go on: {0}")]

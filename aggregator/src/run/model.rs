@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use common::tier::Tier;
+use common::{Codec, tier::Tier};
 use models::{
     Graph, onnx,
     plan::{CompileError, PlanOptions},
@@ -64,6 +64,10 @@ fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<
     let max = config.server.max_message;
     for (tier, plan) in model.plans.iter().enumerate().filter_map(|(n, plan)| Some((Tier::new(n)?, plan))) {
         let (held, trained) = (plan.info.params as usize, model.regions.slice_len(tier));
+        let rounds = config.wire.down.of(tier).is_some_and(|codec| codec != Codec::F32);
+        if rounds && !model.graph.constants().is_empty() {
+            return Err(RunError::RoundedConstants { tier: tier.index() });
+        }
         let ways = [(&config.wire.down, held), (&config.wire.up, trained * needs.product.vectors())];
         for (codecs, numbers) in ways {
             let bytes = codecs.of(tier).and_then(|codec| codec.encoded_len(numbers));

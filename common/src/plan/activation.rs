@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A function of single numbers.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Activation {
     /// `max(x, 0)`.
     Relu,

@@ -7,6 +7,7 @@ use super::{BackwardStep, Grad, Node, Op, Operand, Pass, Plan, PlanInfo, frozen}
 /// Why a Plan is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PlanError {
     #[error("the plan has {nodes} nodes, this device stores {room}")]
     TooManyNodes { nodes: usize, room: usize },

@@ -61,6 +61,7 @@ pub enum ArithmeticKind {
 
 /// Numbers that are part of the model and not trained.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Constant {
     /// The same for every number.
     One(f32),

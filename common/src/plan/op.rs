@@ -13,6 +13,7 @@ only_with!("conv": Conv, Pool);
 
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[outputs][inputs]`, for each of `rows` rows of a sample (a row per token;
     /// 1 for everything else).

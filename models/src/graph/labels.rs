@@ -5,6 +5,7 @@ use super::{Graph, Tail};
 /// What a classifier computes from the probabilities of its classes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Labels {
+    /// One per probability.
     pub classes: Classes,
     /// The name of a second output: the most likely class of every sample.
     pub output: Option<String>,
@@ -15,11 +16,14 @@ pub struct Labels {
 /// In the order of the probabilities.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Classes {
+    /// Such as 0 to 9.
     Numbers(Vec<i64>),
+    /// Such as "cat" and "dog".
     Names(Vec<String>),
 }
 
 impl Classes {
+    /// How many there are.
     pub fn len(&self) -> usize {
         match self {
             Self::Numbers(numbers) => numbers.len(),
@@ -27,6 +31,7 @@ impl Classes {
         }
     }
 
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,84 +1,70 @@
 //! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
 //! only its other properties.
 
-use common::plan::{Activation, PoolKind};
+use common::plan::{Activation, ArithmeticKind, PoolKind};
 
-use super::ParamId;
+use super::{Axes, ParamId};
 
+/// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[out][in]`, on the last axis.
-    Dense {
-        weight: ParamId,
-        bias: Option<ParamId>,
-    },
+    Dense { weight: ParamId, bias: Option<ParamId> },
     /// On `[channels][height][width]`, or `[channels][length]` with a kernel of height 1.
-    Conv {
-        weight: ParamId,
-        bias: Option<ParamId>,
-        groups: Groups,
-        window: Kernel,
-    },
+    Conv { weight: ParamId, bias: Option<ParamId>, groups: Groups, window: Kernel },
+    /// A function of every number.
     Activate(Activation),
-    Pool {
-        kind: PoolKind,
-        window: Kernel,
-    },
+    /// Maximum or mean over a window that moves.
+    Pool { kind: PoolKind, window: Kernel },
     /// The mean of every channel.
     GlobalPool,
+    /// The sum of two values of the same shape.
     Add,
     /// All axes of a sample become one, row-major; the numbers stay where they are.
     Flatten,
     /// Other axes; the numbers stay where they are.
     Reshape,
     /// `y[t] = table[x[t]]`.
-    Embed {
-        table: ParamId,
-    },
+    Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
-    Gru {
-        weight: ParamId,
-        recurrent: ParamId,
-        bias: Option<ParamId>,
-        reset_after: bool,
-    },
+    Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
     /// In training only.
-    Dropout {
-        rate: f32,
-    },
+    Dropout { rate: f32 },
     /// Over the last `axes` axes.
-    LayerNorm {
-        axes: u8,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    LayerNorm { axes: u8, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over groups of channels.
-    GroupNorm {
-        groups: Groups,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    GroupNorm { groups: Groups, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
-    BatchNorm {
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
+    /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
+    PRelu { slope: ParamId, axes: Option<Axes> },
+    /// With constants, which are not trained: [`super::Graph::constants`].
+    Arithmetic { kind: ArithmeticKind, with: Constant },
+}
+
+/// The second operand of arithmetic.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// The same for every number.
+    One(f32),
+    /// One per place of some axes.
+    Each(Axes),
 }
 
 /// Into how many groups channels fall.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Groups {
+    /// This many groups.
     Count(u32),
     /// Every channel is a group of its own, however many a slice has (depthwise).
     Each,
 }
 
 impl Groups {
+    /// Number of groups of this many channels.
     pub fn count(self, channels: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -90,7 +76,9 @@ impl Groups {
 /// How a kernel moves; [`common::plan::Window`] without the image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Height and width.
     pub size: [u16; 2],
+    /// By how much it moves, down and to the right.
     pub stride: [u16; 2],
     /// Top, left, bottom, right.
     pub pad: [u16; 4],
@@ -114,6 +102,7 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
+            Self::PRelu { slope, .. } => [Some(slope), None, None],
             Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
             Self::LayerNorm { scale, bias, .. }
             | Self::GroupNorm { scale, bias, .. }
@@ -125,7 +114,8 @@ impl Op {
             | Self::Flatten
             | Self::Reshape
             | Self::Dropout { .. }
-            | Self::Last => [None; 3],
+            | Self::Last
+            | Self::Arithmetic { .. } => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -138,6 +128,7 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
+            Self::PRelu { slope, .. } => change(slope),
             Self::Gru { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
@@ -158,6 +149,7 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dense { .. } => "Dense",
@@ -176,6 +168,11 @@ impl Op {
             Self::GroupNorm { .. } => "GroupNorm",
             Self::BatchNorm { .. } => "BatchNorm",
             Self::Last => "Last",
+            Self::PRelu { .. } => "PRelu",
+            Self::Arithmetic { kind: ArithmeticKind::Add, .. } => "Add (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Sub, .. } => "Sub (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Mul, .. } => "Mul (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Div, .. } => "Div (constant)",
         }
     }
 
@@ -216,8 +213,20 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
+            Self::PRelu { axes, .. } => [vec![42], axes.map_or(vec![], axes_words)].concat(),
+            Self::Arithmetic { kind, with } => {
+                let with = match with {
+                    Constant::One(number) => vec![0, number.to_bits()],
+                    Constant::Each(axes) => [vec![1], axes_words(axes)].concat(),
+                };
+                [vec![43, kind as u32], with].concat()
+            }
         }
     }
+}
+
+fn axes_words(axes: Axes) -> Vec<u32> {
+    vec![axes.first.into(), axes.count.into()]
 }
 
 fn activation_name(kind: Activation) -> &'static str {

@@ -5,6 +5,11 @@ use super::ImportError;
 /// An operation as [`ImportError`] names it, a part of the problem (empty for any), and what to do. The first match counts.
 const ADVICE: &[(&str, &str, &str)] = &[
     ("MatMul", "not a constant", ATTENTION),
+    (
+        "MatMul",
+        "another order",
+        "multiply the last axis only; for attention or products over steps, use nn.GRU or nn.Conv1d",
+    ),
     ("Attention", "", ATTENTION),
     ("MultiHeadAttention", "", ATTENTION),
     (
@@ -93,6 +98,7 @@ const ADVICE: &[(&str, &str, &str)] = &[
         "",
         "index with constants along one axis only, or look words up with nn.Embedding as the first layer",
     ),
+    ("Slice", "follows a softmax", COLUMNS),
     ("Slice", "", "slice with constants along one axis, or take the last step of a sequence with [:, -1]"),
     ("Transpose", "", "keep the order of the axes; layers that need another one are not supported"),
     ("Cast", "", "leave the conversion out; a model computes with float32"),
@@ -125,6 +131,7 @@ const GATE: &str =
     "compute with constants only; products and differences of two computed values are not supported";
 const FEATURES: &str = "compute this feature before the model, and give the model the result";
 const AFTER: &str = "export the network without its post-processing, so that it ends with logits";
+const COLUMNS: &str = "export with options={\"zipmap\": False} instead of \"columns\"";
 const BEFORE: &str = "apply this step to the data before the model, and export the network without it";
 const INDEX: &str = "leave indexing and repetition of computed values out, or export with fixed sizes";
 const QUANTIZED: &str = "export the float model, before it is quantised";

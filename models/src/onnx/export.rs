@@ -27,6 +27,7 @@ const ML_OPSET: i64 = 1;
 const ML_DOMAIN: &str = "ai.onnx.ml";
 const BATCH: &str = "N";
 
+/// What is written besides structure and parameters.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct ExportOptions<'a> {
     /// End with the softmax or sigmoid that the imported model had; otherwise outputs are logits.
@@ -43,8 +44,10 @@ impl Default for ExportOptions<'_> {
     }
 }
 
+/// Why a model cannot be written.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ExportError {
     #[error(transparent)]
     Length(#[from] WrongLength),
@@ -68,7 +71,8 @@ pub fn export(
     if stats.len() != expected {
         return Err(WrongLength { expected, got: stats.len() }.into());
     }
-    let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats };
+    let numbers = graph.constants();
+    let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats, numbers };
     for (index, node) in graph.nodes().iter().enumerate() {
         writer.node(node, names.of(ValueId(index as u32 + 1)));
     }
@@ -109,22 +113,26 @@ fn opsets(nodes: &[NodeProto]) -> Vec<OperatorSetIdProto> {
     sets
 }
 
-/// Parameters in our order; GRUs and group normalisations need extra axes of size 1.
+/// Parameters in our order; GRUs, group normalisations and PRelus need extra axes of size 1.
 fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
     let full = graph.full();
-    let extra = |id: ParamId| {
-        let user = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id))?;
-        match user.op {
-            Op::Gru { .. } => Some((1, 0)),
-            Op::GroupNorm { groups: Groups::Count(_), .. } => Some((0, user.shape.dims.len() - 1)),
-            _ => None,
+    let dims = |id: ParamId, shape: &TensorShape| {
+        let node = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id));
+        let sizes = shape_sizes(graph, shape);
+        let rank = node.map_or(0, |node| node.shape.dims.len());
+        match node.map(|node| node.op) {
+            Some(Op::Gru { .. }) => [vec![1], sizes].concat(),
+            Some(Op::GroupNorm { groups: Groups::Count(_), .. }) => [sizes, vec![1; rank - 1]].concat(),
+            Some(Op::PRelu { axes: Some(axes), .. }) => [sizes, vec![1; axes.after(rank)]].concat(),
+            // One slope for all, which import tells from that of a single channel.
+            Some(Op::PRelu { axes: None, .. }) => vec![],
+            _ => sizes,
         }
     };
     let tensors = graph.params().iter().zip(graph.param_shapes()).zip(graph.offsets(full)).enumerate();
     tensors
         .map(|(index, ((param, shape), at))| {
-            let (before, after) = extra(ParamId(index as u32)).unwrap_or((0, 0));
-            let dims = [vec![1; before], shape_sizes(graph, shape), vec![1; after]].concat();
+            let dims = dims(ParamId(index as u32), shape);
             float_tensor(&param.name, &dims, &parameters[at..at + shape.len(full)])
         })
         .collect()

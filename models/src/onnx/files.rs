@@ -16,8 +16,10 @@ use prost::Message;
 
 use super::proto::{ModelProto, StringStringEntryProto, TensorProto, data_type};
 
+/// Why a model cannot be read from its files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ReadError {
     #[error(transparent)]
     File(#[from] io::Error),
@@ -28,6 +30,7 @@ pub enum ReadError {
 /// What is wrong with a file of weights.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum WeightsError {
     #[error("which is not in the folder of the model; put both there and save the model again")]
     Outside,

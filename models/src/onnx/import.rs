@@ -18,6 +18,7 @@ use crate::graph::{Graph, GraphError};
 /// A model read from ONNX.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Import {
+    /// The structure of the model.
     pub graph: Graph,
     /// The flat parameter vector.
     pub parameters: Vec<f32>,
@@ -29,9 +30,11 @@ pub struct Import {
     pub batch: Option<usize>,
 }
 
-/// Where one node is the reason, `inputs` are the names and shapes of what it reads, and [`ImportError::advice`] says what to do.
+/// Why a file cannot be read as a model. Where one node is the reason, `inputs` are the names and shapes of what it reads, and
+/// [`ImportError::advice`] says what to do.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ImportError {
     #[error("this is not an ONNX file, or it is damaged: {0}")]
     Decode(#[from] prost::DecodeError),
@@ -67,7 +70,9 @@ pub enum ImportError {
 
 const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
+                         HardSigmoid, HardSwish, Softplus, Softsign, Clip, Min and Max with a number, Add, Sub, Mul \
+                         and Div with a constant, Add of two values, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 

@@ -8,13 +8,16 @@
 //! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
-//! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
+//! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
+//! | Gelu, Silu, Mish, HardSwish, Softplus as several nodes | one node | [`spelled`] |
+//! | PRelu; Neg; Add, Sub, Mul and Div with a constant; Scaler | PRelu, Arithmetic | [`constant`] |
+//! | Add of two values, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
 //! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::plan::Activation;
+use common::plan::{Activation, ArithmeticKind};
 
 use super::{
     constants::is_default_domain,
@@ -26,13 +29,16 @@ use super::{
 };
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
+mod activation;
 mod bias;
+mod constant;
 mod dense;
 mod fold;
 mod image;
 mod norm;
 mod recurrent;
 mod shape;
+mod spelled;
 
 use bias::BiasAxis;
 
@@ -60,6 +66,8 @@ pub(super) struct Importer<'a> {
     taken: HashSet<&'a str>,
     /// Outputs of an Add whose constant became the bias of an earlier layer.
     biased: HashMap<&'a str, BiasAxis>,
+    /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
+    spelled: HashMap<&'a str, (Activation, &'a str)>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -78,14 +86,18 @@ impl<'a> Importer<'a> {
         for node in nodes {
             node.input.iter().for_each(|name| readers.entry(name).or_default().push(node));
         }
+        let found = spelled::find(source, nodes, &readers);
+        let taken = found.iter().flat_map(|spelled| &spelled.inside).copied().collect();
+        let spelled = found.iter().map(|found| (found.output, (found.kind, found.input))).collect();
         Ok(Self {
             source,
             builder,
             values: HashMap::from([(source.input.name, OnnxValue::Tensor(input))]),
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
-            taken: HashSet::new(),
+            taken,
             biased: HashMap::new(),
+            spelled,
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -94,8 +106,9 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &'a NodeProto) -> Result<(), ImportError> {
-        let zip_map = node.domain == "ai.onnx.ml" && node.op_type == "ZipMap";
-        if !is_default_domain(node) && !zip_map {
+        let of_pipelines =
+            node.domain == "ai.onnx.ml" && matches!(node.op_type.as_str(), "Scaler" | "ZipMap");
+        if !is_default_domain(node) && !of_pipelines {
             return Err(unsupported(node));
         }
         let output = node.output.first().ok_or_else(|| problem(node, "has no output"))?;
@@ -103,19 +116,31 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reads_tail = node.input.iter().any(|name| self.after_tail.contains(name.as_str()));
-        if reads_tail && !renames(node) {
-            return Err(problem(node, "follows a softmax; only the output of the model may follow one"));
+        let follows = || problem(node, "follows a softmax; only the output of the model may follow one");
+        if reads_tail && !renames(node) && !flattens(node) {
+            return Err(follows());
         }
-        if reads_tail
-            || self.is_last_sigmoid(node)
-            || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax")
-        {
+        let is_tail = self.is_last_sigmoid(node) || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax");
+        if is_tail || (reads_tail && node.op_type != "Shape") {
             self.after_tail.insert(output);
+        }
+        if let Some(&(kind, input)) = self.spelled.get(output.as_str()) {
+            let view = self.value(node, input)?;
+            let view = self.activate(node, view, kind)?;
+            self.define(output, OnnxValue::Tensor(view));
+            return Ok(());
         }
         let value = match self.fold(node)? {
             Some(value) => value,
             None => OnnxValue::Tensor(self.tensor(node)?),
         };
+        if let (true, OnnxValue::Tensor(view)) = (reads_tail, &value) {
+            // Another order or other axes would be another softmax.
+            let before = node.input.first().and_then(|name| self.values.get(name.as_str()));
+            if !matches!(before, Some(OnnxValue::Tensor(before)) if before.value == view.value) {
+                return Err(follows());
+            }
+        }
         self.define(output, value);
         Ok(())
     }
@@ -159,18 +184,14 @@ impl<'a> Importer<'a> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
-            "Add" => self.add(node),
-            "Relu" => self.activate(node, Activation::Relu),
-            "LeakyRelu" => {
-                let slope = float(node, "alpha").unwrap_or(0.01);
-                match slope > 0.0 && slope.is_finite() {
-                    true => self.activate(node, Activation::LeakyRelu { slope }),
-                    false => Err(problem(node, format!("has slope {slope}; it must be positive"))),
-                }
-            }
+            "Add" => self.arithmetic_or(node, ArithmeticKind::Add),
+            "Sub" => self.arithmetic_or(node, ArithmeticKind::Sub),
+            "Mul" => self.arithmetic_or(node, ArithmeticKind::Mul),
+            "Div" => self.arithmetic_or(node, ArithmeticKind::Div),
+            "Neg" => self.negated(node),
+            "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
-            "Sigmoid" => self.activate(node, Activation::Sigmoid),
-            "Tanh" => self.activate(node, Activation::Tanh),
+            "Scaler" => self.scaler(node),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
             "GlobalAveragePool" => self.global_pool(node),
@@ -192,7 +213,7 @@ impl<'a> Importer<'a> {
             "Cast" => self.cast(node),
             "Softmax" => self.softmax(node, Tail::Softmax),
             "LogSoftmax" => self.softmax(node, Tail::LogSoftmax),
-            _ => Err(unsupported(node)),
+            _ => self.activation(node),
         }
     }
 
@@ -201,13 +222,15 @@ impl<'a> Importer<'a> {
         let Some(OnnxValue::Tensor(view)) = self.values.get(output) else { return Err(missing()) };
         let logits = self.names.get(&view.value).cloned().ok_or_else(missing)?;
         let rank = self.builder.shape(view.value).dims.len();
-        if !view.is_plain(rank) {
+        let flat = view.axes == [ViewAxis::Batch] && self.builder.sizes(view.value) == [1];
+        if !view.is_plain(rank) && !flat {
             let text = format!("the output '{output}' is transposed or has extra axes; expected [N, ...]");
             return Err(ImportError::Output(text));
         }
         let batch = self.source.input.batch.and_then(|batch| usize::try_from(batch).ok());
         let mut notes = self.notes;
         let tail = self.tail;
+        notes.extend(flat.then(|| format!("the output '{output}' has shape [N, 1] instead of [N]")));
         notes.extend(tail.map(|tail| format!("{} before the output left out in training", tail.op_type())));
         let graph = self.builder.finish(output, view.value, tail)?;
         notes.extend(conversions(self.source, &graph));
@@ -218,17 +241,23 @@ impl<'a> Importer<'a> {
         Ok(Import { graph, parameters, notes, logits, batch })
     }
 
-    fn activate(&mut self, node: &'a NodeProto, kind: Activation) -> Result<TensorView, ImportError> {
-        let view = self.input(node, 0)?;
-        let value = self.builder.activate(&title(node), view.value, kind);
-        Ok(self.named(node, TensorView { value, ..view }))
+    /// With a constant, or an Add of two computed values; the bias of a MatMul was already merged into it.
+    fn arithmetic_or(
+        &mut self,
+        node: &'a NodeProto,
+        kind: ArithmeticKind,
+    ) -> Result<TensorView, ImportError> {
+        match (self.with_constant(node, kind)?, kind) {
+            (Some(view), _) => Ok(view),
+            (None, ArithmeticKind::Add) => self.add(node),
+            (None, _) => Err(problem(
+                node,
+                "computes with two computed values; only an Add, or arithmetic with a constant, is supported",
+            )),
+        }
     }
 
-    /// An Add of two computed values; the bias of a MatMul was already merged into it.
     fn add(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        if node.input.iter().take(2).any(|name| self.source.constants.contains(name)) {
-            return Err(problem(node, "adds a constant to something other than a MatMul without bias"));
-        }
         let (mut a, mut b) = (self.input(node, 0)?, self.input(node, 1)?);
         if a.axes != b.axes {
             a = self.plain(node, a)?;
@@ -280,8 +309,12 @@ impl<'a> Importer<'a> {
     }
 
     fn is_last_sigmoid(&self, node: &NodeProto) -> bool {
+        if node.op_type != "Sigmoid" {
+            return false;
+        }
         let output = node.output.first().map_or("", String::as_str);
-        node.op_type == "Sigmoid" && (self.ends_with(output) || self.two_classes(output).is_some())
+        let single = self.input(node, 0).is_ok_and(|view| self.builder.sizes(view.value) == [1]);
+        self.ends_with(output, single) || self.two_classes(output).is_some()
     }
 
     fn last_sigmoid(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -307,14 +340,19 @@ impl<'a> Importer<'a> {
         let (rest, both) = (sub.output.first()?, concat.output.first()?);
         let one = self.source.constants.floats(sub.input.first()?)?.ok()?.data == [1.0];
         let order = sub.input.get(1)? == p && concat.input == [rest.as_str(), p];
-        let alone = readers.len() == 2 && self.readers.get(rest.as_str())?.len() == 1 && self.ends_with(both);
+        let alone =
+            readers.len() == 2 && self.readers.get(rest.as_str())?.len() == 1 && self.ends_with(both, false);
         let columns = matches!(integer(concat, "axis"), Some(1 | -1));
         (one && order && alone && columns).then_some((rest.as_str(), both.as_str()))
     }
 
     /// The computed tensor that a node reads.
     fn input(&self, node: &NodeProto, place: usize) -> Result<TensorView, ImportError> {
-        let name = node.input.get(place).map_or("", String::as_str);
+        self.value(node, node.input.get(place).map_or("", String::as_str))
+    }
+
+    /// A computed tensor by its name in the file.
+    fn value(&self, node: &NodeProto, name: &str) -> Result<TensorView, ImportError> {
         match self.values.get(name) {
             Some(OnnxValue::Tensor(view)) => Ok(view.clone()),
             Some(_) => {
@@ -357,16 +395,20 @@ impl<'a> Importer<'a> {
         self.values.insert(name, value);
     }
 
-    /// True if nothing is computed from a value: it is the output, perhaps under another name.
-    fn ends_with(&self, value: &str) -> bool {
+    /// True if nothing is computed from a value: it is the output, perhaps under another name. A single number per sample may
+    /// lose its axis.
+    fn ends_with(&self, value: &str, single: bool) -> bool {
         // Bounded by the number of nodes, because a damaged file may have cycles.
         let (mut open, mut steps) = (vec![value], self.source.graph.node.len());
         while let Some(value) = open.pop() {
             for reader in self.readers.get(value).into_iter().flatten() {
-                if !renames(reader) || steps == 0 {
+                if !(renames(reader) || (single && flattens(reader))) || steps == 0 {
                     return false;
                 }
                 steps -= 1;
+                if reader.op_type == "Shape" {
+                    continue;
+                }
                 open.extend(reader.output.iter().map(String::as_str));
             }
         }
@@ -380,6 +422,11 @@ impl<'a> Importer<'a> {
             _ => None,
         }
     }
+}
+
+/// True if the node may only remove the last axis of `[N, 1]`, or computes the shape for that.
+fn flattens(node: &NodeProto) -> bool {
+    is_default_domain(node) && matches!(node.op_type.as_str(), "Reshape" | "Squeeze" | "Shape")
 }
 
 /// One note for every type of number that is not `f32`.
@@ -410,6 +457,10 @@ fn float(node: &NodeProto, name: &str) -> Option<f32> {
 fn integers<'n>(node: &'n NodeProto, name: &str) -> Option<&'n [i64]> {
     let attribute = node.attribute.iter().find(|attribute| attribute.name == name)?;
     Some(&attribute.ints)
+}
+
+fn floats<'n>(node: &'n NodeProto, name: &str) -> &'n [f32] {
+    node.attribute.iter().find(|attribute| attribute.name == name).map_or(&[], |attribute| &attribute.floats)
 }
 
 fn text(node: &NodeProto, name: &str) -> Option<String> {

@@ -16,6 +16,8 @@ use crate::{
     zoo,
 };
 
+mod elementwise;
+
 /// A model that tests change: x[N, 2, 3] -> Flatten -> Gemm 6x4 -> Relu -> Gemm 4x2 -> y.
 fn model() -> ModelProto {
     let numbers = |len: usize| (0..len).map(|i| i as f32 / 8.0).collect::<Vec<_>>();
@@ -559,6 +561,7 @@ proptest! {
         prop_assert_eq!((again.inputs(), again.outputs(), again.stats()), (graph.inputs(), graph.outputs(), graph.stats()));
         let ops = |graph: &Graph| graph.nodes().iter().map(|node| node.op).collect::<Vec<_>>();
         prop_assert_eq!(ops(&again), ops(&graph));
+        prop_assert_eq!(again.constants(), graph.constants());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Random small models for property tests: every operation, residual branches, and values with several readers.
 
 use common::{
-    plan::{Activation, PoolKind},
+    plan::{Activation, ArithmeticKind, PoolKind},
     rng::{Rng, derive},
 };
 
 use super::initial;
-use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+use crate::graph::{Axes, Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
 
 /// A model derived from the seed, with parameters whose gradients are not 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
@@ -18,6 +18,28 @@ pub fn random(seed: u64) -> (Graph, Vec<f32>) {
     parameters.iter_mut().for_each(|x| *x += 0.2 * (rng.unit_f32() - 0.5));
     (graph, parameters)
 }
+
+/// Every kind, some with a bound or without.
+const ACTIVATIONS: [Activation; 18] = [
+    Activation::Relu,
+    Activation::LeakyRelu { slope: 0.125 },
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+    Activation::Mish,
+    Activation::HardSwish,
+    Activation::HardSigmoid { alpha: 0.25, beta: 0.5 },
+    Activation::Clip { min: 0.0, max: 6.0 },
+    Activation::Clip { min: -0.25, max: f32::INFINITY },
+    Activation::Clip { min: f32::NEG_INFINITY, max: 0.5 },
+    Activation::Elu { alpha: 0.75 },
+    Activation::Selu,
+    Activation::Celu { alpha: 1.5 },
+    Activation::Softplus,
+    Activation::Softsign,
+];
 
 struct Sketch {
     builder: Builder,
@@ -41,7 +63,10 @@ impl Sketch {
         let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
         let steps = 1 + sketch.rng.below(6);
         match kind {
-            0 => sketch.repeat(steps, Self::on_vector)?,
+            0 => {
+                sketch.arithmetic()?;
+                sketch.repeat(steps, Self::on_vector)?;
+            }
             1 | 2 => sketch.repeat(steps, Self::on_image)?,
             _ => {
                 let (name, width) = (sketch.name(), sketch.size(5));
@@ -202,11 +227,41 @@ impl Sketch {
     }
 
     fn activate(&mut self) -> Result<(), GraphError> {
-        let kinds =
-            [Activation::Relu, Activation::LeakyRelu { slope: 0.125 }, Activation::Sigmoid, Activation::Tanh];
-        let (name, kind) = (self.name(), kinds[self.rng.below(4) as usize]);
+        let (name, kind) = (self.name(), ACTIVATIONS[self.rng.below(ACTIVATIONS.len() as u64) as usize]);
         self.at = self.builder.activate(&name, self.at, kind);
+        match self.rng.below(6) {
+            0 | 1 => self.activate(),
+            2 => self.prelu(),
+            3 => self.arithmetic(),
+            _ => Ok(()),
+        }
+    }
+
+    fn prelu(&mut self) -> Result<(), GraphError> {
+        let (name, axes) = (self.name(), Some(self.axes()).filter(|_| self.coin()));
+        self.at = self.builder.prelu(&name, self.at, axes, Param::plain(format!("{name}.slope")))?;
         Ok(())
+    }
+
+    fn arithmetic(&mut self) -> Result<(), GraphError> {
+        let kinds = [ArithmeticKind::Add, ArithmeticKind::Sub, ArithmeticKind::Mul, ArithmeticKind::Div];
+        let (name, kind, axes) = (self.name(), kinds[self.rng.below(4) as usize], self.axes());
+        self.at = match self.coin() {
+            true => self.builder.with_number(&name, self.at, kind, 0.5 + self.rng.unit_f32())?,
+            false => {
+                let sizes = self.builder.sizes(self.at);
+                let count: usize = sizes.iter().skip(axes.first.into()).take(axes.count.into()).product();
+                let numbers = (0..count).map(|_| 0.5 + self.rng.unit_f32()).collect();
+                self.builder.with_constants(&name, self.at, kind, axes, numbers)?
+            }
+        };
+        Ok(())
+    }
+
+    /// The first axis, or the last.
+    fn axes(&mut self) -> Axes {
+        let rank = self.builder.shape(self.at).dims.len() as u8;
+        Axes { first: if self.coin() { 0 } else { rank - 1 }, count: 1 }
     }
 
     fn dropout(&mut self) -> Result<(), GraphError> {

@@ -63,7 +63,10 @@ pub fn check(entry: &Entry) -> Found {
 /// Everything that is done with a model that loads.
 pub fn train(entry: &Entry, graph: &Graph, parameters: &[f32]) -> Result<Trained, String> {
     let reference = std::fs::read(folder().join(&entry.reference)).map_err(text)?;
-    let reference = read_archive(&reference).map_err(text)?;
+    let mut reference = read_archive(&reference).map_err(text)?;
+    for name in &entry.constants {
+        reference.remove(name).ok_or_else(|| format!("the reference has no '{name}'"))?;
+    }
     let loss = loss(entry.loss, graph)?;
     let samples = ModelSamples::from_arrays(graph, loss, &reference["x"], &reference["y"]).map_err(text)?;
     let mut whole = runner(graph, parameters, graph.full(), &samples)?;
@@ -133,6 +136,11 @@ fn again(graph: &Graph, parameters: &[f32], samples: &ModelSamples, logits: &[f3
 /// The slice at the rate, and why some axes of it stay whole.
 fn half(graph: &Graph) -> Result<(WidthMask, Option<String>), String> {
     match TierSpec::Rate(RATE).mask(graph) {
+        // A group normalisation may not divide the channels that are left.
+        Ok(mask) if graph.check_mask(&mask).is_err() => {
+            let refused = graph.check_mask(&mask).err().map(|error| error.to_string());
+            Ok((graph.full().clone(), refused))
+        }
         Ok(mask) if graph.layout().slice_len(&mask) < graph.layout().len() => Ok((mask, None)),
         Ok(_) => Err("the slice is not smaller than the model".to_owned()),
         Err(refused) => {

@@ -1,9 +1,9 @@
 //! A simple reference forward pass of a Graph in f64, in evaluation mode.
 
-use common::plan::{Activation, PoolKind, Window};
+use common::plan::{Activation, ArithmeticKind, PoolKind, Spread, Window};
 use models::{
     Graph,
-    graph::{Groups, Kernel, Node, Op, ParamId},
+    graph::{Axes, Constant, Groups, Kernel, Node, Op, ParamId},
 };
 
 /// The logits of a batch.
@@ -22,15 +22,22 @@ impl Model<'_> {
     fn sample(&self, sample: &[f32]) -> Vec<f64> {
         let mut values: Vec<Vec<f64>> = vec![sample.iter().map(|&x| x.into()).collect()];
         let mut stats = self.graph.stats().iter().map(|&x| f64::from(x));
+        let mut constants = self.graph.constants().iter().map(|&x| f64::from(x));
         for node in self.graph.nodes() {
             let inputs: Vec<&Vec<f64>> = node.inputs.iter().map(|value| &values[value.index()]).collect();
-            let output = self.node(node, &inputs, &mut stats);
+            let output = self.node(node, &inputs, &mut stats, &mut constants);
             values.push(output);
         }
         values.swap_remove(self.graph.output().value.index())
     }
 
-    fn node(&self, node: &Node, inputs: &[&Vec<f64>], stats: &mut impl Iterator<Item = f64>) -> Vec<f64> {
+    fn node(
+        &self,
+        node: &Node,
+        inputs: &[&Vec<f64>],
+        stats: &mut impl Iterator<Item = f64>,
+        constants: &mut impl Iterator<Item = f64>,
+    ) -> Vec<f64> {
         let x = inputs[0];
         let read = self.sizes(&self.graph.shape(node.inputs[0]).dims);
         let written = self.sizes(&node.shape.dims);
@@ -62,6 +69,27 @@ impl Model<'_> {
                 gru(&self.param(weight), &self.param(recurrent), &bias, x, read[1], units, reset_after)
             }
             Op::Last => x[x.len() - read[1]..].to_vec(),
+            Op::PRelu { slope, axes } => {
+                let slopes = spread(&self.param(slope), axes, &written);
+                x.iter().zip(slopes).map(|(&x, slope)| x.max(0.0) + slope * x.min(0.0)).collect()
+            }
+            Op::Arithmetic { kind, with } => {
+                let numbers = match with {
+                    Constant::One(number) => vec![number.into(); x.len()],
+                    Constant::Each(axes) => {
+                        let Spread { channels, .. } = axes.spread(&narrow(&written));
+                        let own: Vec<f64> = constants.take(channels as usize).collect();
+                        spread(&own, Some(axes), &written)
+                    }
+                };
+                let one = |(x, c): (&f64, f64)| match kind {
+                    ArithmeticKind::Add => x + c,
+                    ArithmeticKind::Sub => x - c,
+                    ArithmeticKind::Mul => x * c,
+                    ArithmeticKind::Div => x / c,
+                };
+                x.iter().zip(numbers).map(one).collect()
+            }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
                 let (scale, bias) = (self.param(scale), self.param(bias));
@@ -99,6 +127,17 @@ impl Model<'_> {
         let len = self.graph.param_shapes()[id.index()].len(self.graph.full());
         self.parameters[self.offsets[id.index()]..][..len].iter().map(|&x| x.into()).collect()
     }
+}
+
+fn narrow(sizes: &[usize]) -> Vec<u32> {
+    sizes.iter().map(|&size| size as u32).collect()
+}
+
+/// One of `numbers` for each number of a value; by default there is only one.
+fn spread(numbers: &[f64], axes: Option<Axes>, sizes: &[usize]) -> Vec<f64> {
+    let len: usize = sizes.iter().product();
+    let inner = axes.map_or(len, |axes| axes.spread(&narrow(sizes)).inner as usize);
+    (0..len).map(|at| numbers[at / inner % numbers.len()]).collect()
 }
 
 fn affine(w: &[f64], b: Option<&[f64]>, x: &[f64]) -> Vec<f64> {

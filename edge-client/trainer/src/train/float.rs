@@ -26,15 +26,22 @@ pub trait Float:
     + SubAssign
     + 'static
 {
+    /// 0.
     const ZERO: Self;
+    /// 1.
     const ONE: Self;
 
+    /// The nearest number of this type.
     fn from_f64(value: f64) -> Self;
+    /// The same number, exactly.
     fn to_f64(self) -> f64;
+    /// e to the power of `self`.
     #[must_use]
     fn exp(self) -> Self;
+    /// Natural logarithm.
     #[must_use]
     fn ln(self) -> Self;
+    /// Hyperbolic tangent.
     #[must_use]
     fn tanh(self) -> Self;
     /// The error function.
@@ -46,12 +53,14 @@ pub trait Float:
     /// `ln(1 + x)`, exact near 0.
     #[must_use]
     fn ln_1p(self) -> Self;
+    /// Square root.
     #[must_use]
     fn sqrt(self) -> Self;
     /// `self * factor + term`, rounded once.
     #[must_use]
     fn fused(self, factor: Self, term: Self) -> Self;
 
+    /// The same number, exactly.
     fn from_f32(value: f32) -> Self {
         Self::from_f64(value.into())
     }

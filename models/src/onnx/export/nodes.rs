@@ -10,11 +10,11 @@
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::PoolKind;
+use common::plan::{ArithmeticKind, PoolKind};
 
 use super::{Names, shape_sizes};
 use crate::{
-    graph::{Graph, Groups, Kernel, Node, Op, ParamId},
+    graph::{Constant, Graph, Groups, Kernel, Node, Op, ParamId},
     onnx::{
         proto::{AttributeProto, NodeProto, TensorProto, attribute_type, data_type},
         tensor::float_tensor,
@@ -30,6 +30,8 @@ pub struct Writer<'a> {
     pub constants: Vec<TensorProto>,
     /// Statistics that are not written yet.
     pub stats: &'a [f32],
+    /// Constants of the Graph that are not written yet.
+    pub numbers: &'a [f32],
 }
 
 impl Writer<'_> {
@@ -131,7 +133,42 @@ impl Writer<'_> {
                 self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
                 self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
             }
+            Op::PRelu { slope, .. } => {
+                let slope = self.param(slope);
+                self.push(name, "PRelu", vec![input, slope], output, vec![]);
+            }
+            Op::Arithmetic { kind, with } => self.arithmetic(node, kind, with, input, output),
         }
+    }
+
+    fn arithmetic(
+        &mut self,
+        node: &Node,
+        kind: ArithmeticKind,
+        with: Constant,
+        input: String,
+        output: String,
+    ) {
+        let op = match kind {
+            ArithmeticKind::Add => "Add",
+            ArithmeticKind::Sub => "Sub",
+            ArithmeticKind::Mul => "Mul",
+            ArithmeticKind::Div => "Div",
+        };
+        let constant = match with {
+            Constant::One(number) => self.number(&output, "constant", number),
+            Constant::Each(axes) => {
+                let sizes = shape_sizes(self.graph, &node.shape);
+                let (first, after) = (usize::from(axes.first), axes.after(sizes.len()));
+                let covered = &sizes[first..sizes.len() - after];
+                let (these, rest) = self.numbers.split_at(covered.iter().product());
+                self.numbers = rest;
+                let name = format!("{output}.constants");
+                self.constants.push(float_tensor(&name, &[covered, &vec![1; after]].concat(), these));
+                name
+            }
+        };
+        self.push(&node.name, op, vec![input, constant], output, vec![]);
     }
 
     fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {

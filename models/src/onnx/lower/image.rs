@@ -8,7 +8,7 @@ use crate::{
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{TensorView, ViewAxis},
+        view::{SymbolicSize, TensorView, ViewAxis},
     },
 };
 
@@ -17,13 +17,10 @@ impl<'a> Importer<'a> {
         let groups = integer(node, "group").unwrap_or(1);
         let mut view = self.input(node, 0)?;
         let channels_last = groups == 1 && self.has_channels_last(&view);
-        let mut sizes = self.builder.sizes(view.value);
-        if channels_last {
-            sizes.rotate_right(1);
-        } else {
+        if !channels_last {
             view = self.image(node)?;
-            sizes = self.builder.sizes(view.value);
         }
+        let sizes = self.sample_sizes(&view);
         let (name, weights) = self.weight(node, 1)?;
         let [outputs, taps, kernel @ ..] = &weights.dims[..] else {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
@@ -36,7 +33,7 @@ impl<'a> Importer<'a> {
         let mut window = window(node, kernel, &sizes[1..])?;
         let mut layout = FileLayout::default();
         if channels_last {
-            (view, layout) = self.merge_channels(node, view, &mut window)?;
+            (view, layout) = self.merge_channels(node, &view, &mut window)?;
         }
         let outputs = u32::try_from(*outputs).unwrap_or(u32::MAX);
         self.weights.insert(name.clone(), weights.data);
@@ -62,10 +59,24 @@ impl<'a> Importer<'a> {
     /// True for `[N, channels, ...]` of a value that has its channels last in memory, none of them cut.
     fn has_channels_last(&self, view: &TensorView) -> bool {
         let dims = &self.builder.shape(view.value).dims;
-        let rank = dims.len();
-        let order = std::iter::once(rank.wrapping_sub(1)).chain(0..rank.saturating_sub(1)).map(ViewAxis::Dim);
-        let expected: Vec<ViewAxis> = std::iter::once(ViewAxis::Batch).chain(order).collect();
-        matches!(rank, 2 | 3) && view.axes == expected && dims.iter().all(|dim| dim.axis.is_none())
+        let last = dims.len().wrapping_sub(1);
+        let [ViewAxis::Batch, ViewAxis::Dim(channels), pixels @ ..] = &view.axes[..] else { return false };
+        let order = pixels.iter().filter(|axis| **axis != ViewAxis::One);
+        let in_order = order.cloned().eq((0..last).map(ViewAxis::Dim));
+        *channels == last
+            && last > 0
+            && pixels.last() != Some(&ViewAxis::One)
+            && in_order
+            && dims.iter().all(|dim| dim.axis.is_none())
+    }
+
+    /// Sizes of all axes but the batch, in the order of the file.
+    fn sample_sizes(&self, view: &TensorView) -> Vec<usize> {
+        let size = |axis: &ViewAxis| match self.size(view, axis) {
+            SymbolicSize::Fixed(size) => usize::try_from(size).ok(),
+            SymbolicSize::Batch => None,
+        };
+        view.axes.iter().filter_map(size).collect()
     }
 
     /// An image with its channels last is one channel whose rows have all channels of each pixel in turn. A kernel on it is
@@ -73,11 +84,11 @@ impl<'a> Importer<'a> {
     fn merge_channels(
         &mut self,
         node: &NodeProto,
-        view: TensorView,
+        view: &TensorView,
         window: &mut Kernel,
     ) -> Result<(TensorView, FileLayout), ImportError> {
-        let mut sizes = self.builder.sizes(view.value);
-        let channels = sizes.pop().and_then(|size| u16::try_from(size).ok());
+        let sizes = self.sample_sizes(view);
+        let channels = sizes.first().and_then(|&size| u16::try_from(size).ok());
         let wide = |size: u16| channels.and_then(|channels| size.checked_mul(channels));
         let widened =
             (wide(window.size[1]), wide(window.stride[1]), wide(window.pad[1]), wide(window.pad[3]));
@@ -86,7 +97,8 @@ impl<'a> Importer<'a> {
             return Err(problem(node, "has too many channels; export with the channels first"));
         };
         (window.size[1], window.stride[1], window.pad[1], window.pad[3]) = (size, stride, left, right);
-        let mut target: Vec<u32> = std::iter::once(1).chain(sizes.iter().map(|&size| size as u32)).collect();
+        let pixels = sizes.iter().skip(1).map(|&size| size as u32);
+        let mut target: Vec<u32> = std::iter::once(1).chain(pixels).collect();
         if let Some(width) = target.last_mut() {
             *width = width.saturating_mul(channels.into());
         }

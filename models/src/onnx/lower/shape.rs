@@ -155,7 +155,10 @@ impl<'a> Importer<'a> {
                 _ => return None,
             }
         }
-        (left.next().is_none() && axes.len() == target.len()).then_some(axes)
+        // A single number per sample may lose its axis.
+        let flat = axes == [ViewAxis::Batch];
+        let rest = left.all(|axis| flat && self.size(view, axis) == SymbolicSize::Fixed(1));
+        (rest && axes.len() == target.len()).then_some(axes)
     }
 
     pub(super) fn size(&self, view: &TensorView, axis: &ViewAxis) -> SymbolicSize {
@@ -181,7 +184,7 @@ impl<'a> Importer<'a> {
             let axes_left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
             axes_left.map(|(_, axis)| axis.clone()).collect::<Vec<_>>()
         };
-        if axes.iter().all(added) {
+        if axes.iter().all(added) || left(&view) == [ViewAxis::Batch] {
             return Ok(TensorView { axes: left(&view), ..view });
         }
         let plain = self.plain(node, view)?;
