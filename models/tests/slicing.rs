@@ -261,6 +261,12 @@ fn features_that_become_positions_are_told() {
     let graph = ends_with(builder, slide);
     assert_eq!(whole(&graph)[0], ("mix".to_owned(), "slide", Reason::Positions));
     contradicts(&graph, &[2], "the 8 units of 'mix' cannot be cut: at 'slide' they are used as positions");
+    // A mean over units is another number without some of them.
+    let mut builder = Builder::new("m", "x", &[3, 5]).unwrap();
+    let mixed = dense(&mut builder, "mix", ValueId::INPUT, 8);
+    let mean = builder.global_pool("mean", mixed).unwrap();
+    let graph = ends_with(builder, mean);
+    assert_eq!(whole(&graph)[0], ("mix".to_owned(), "mean", Reason::Positions));
 }
 
 #[test]
@@ -338,6 +344,9 @@ fn groups_that_do_not_divide_are_refused() {
     assert_eq!(refused, SliceError::Groups { node: "norm".into(), groups: 4, width: 5 });
     assert!(refused.to_string().contains("explicit widths"));
     assert!(graph.slice(&graph.full().at_widths(&[4]).unwrap()).is_ok());
+    // A rate keeps as many as fall into the groups, and each group at least one.
+    assert_eq!(TierSpec::Rate(0.7).mask(&graph).unwrap().widths(), [4]);
+    assert_eq!(TierSpec::Rate(0.1).mask(&graph).unwrap().widths(), [4]);
 }
 
 #[test]

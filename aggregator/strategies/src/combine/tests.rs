@@ -68,7 +68,7 @@ fn tiers_that_are_not_nested_meet_where_they_overlap() {
 fn updates_of_joined_branches_reach_their_own_parameters() {
     use models::graph::{Builder, Param, ValueId};
     let mut builder = Builder::new("m", "x", &[2]).unwrap();
-    let mut dense = |builder: &mut Builder, name: &str, input, inputs, units| {
+    let dense = |builder: &mut Builder, name: &str, input, inputs, units| {
         let [weight, bias] = ["w", "b"].map(|kind| Param::plain(format!("{name}.{kind}")));
         builder.dense(name, input, inputs, units, weight, Some(bias)).unwrap()
     };
