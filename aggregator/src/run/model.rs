@@ -32,7 +32,7 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
             }
             let file =
                 onnx::read(&path).map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
-            Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source })?
+            Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source: source.into() })?
         }
     };
     if config.model.start == Start::Zero {
