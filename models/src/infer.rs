@@ -38,8 +38,10 @@ pub struct TractModel {
     classes: usize,
 }
 
+/// Why a model cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum InferError {
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -60,6 +62,7 @@ impl From<TractError> for InferError {
 }
 
 impl TractModel {
+    /// Reads an ONNX file and prepares it for tract.
     pub fn load(bytes: &[u8]) -> Result<Self, InferError> {
         let import = import(bytes)?;
         let graph = &import.graph;

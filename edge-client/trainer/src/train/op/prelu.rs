@@ -46,8 +46,8 @@ pub(in crate::train) fn param_grad<T: Float>(
     for (channel, dslope) in dslope.iter_mut().enumerate() {
         let stretches = x.chunks(inner).zip(dy.chunks(inner)).skip(channel).step_by(channels);
         let pairs = stretches.flat_map(|(x, dy)| x.iter().zip(dy));
-        let below = pairs.filter(|(x, _)| !(**x > T::ZERO));
-        *dslope += factor * below.fold(T::ZERO, |sum, (&x, &dy)| sum + dy * x);
+        let add_below = |sum, (&x, &dy): (&T, &T)| if x > T::ZERO { sum } else { sum + dy * x };
+        *dslope += factor * pairs.fold(T::ZERO, add_below);
     }
 }
 
