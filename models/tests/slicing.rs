@@ -313,6 +313,22 @@ fn gates_are_cut_one_by_one_and_tables_are_not() {
 }
 
 #[test]
+fn the_gates_of_an_lstm_are_cut_one_by_one() {
+    let (graph, parameters) = zoo::build("lstm:3-2-4-2", 0).unwrap();
+    let half = graph.full().at_rate(0.5).unwrap();
+    let packed = graph.gather(&half, &parameters).unwrap();
+    // The first two rows of each of the four gates of W[16][2].
+    let rows = [0, 1, 4, 5, 8, 9, 12, 13].iter().flat_map(|row| parameters[2 * row..][..2].to_vec());
+    assert_eq!(packed[..16], rows.collect::<Vec<_>>());
+    let blocks: Vec<Vec<u32>> = graph
+        .param_shapes()
+        .iter()
+        .map(|shape| shape.dims.iter().map(|dim| dim.blocks()).collect())
+        .collect();
+    assert_eq!(blocks[..3], [vec![4, 1], vec![4, 1], vec![8]]);
+}
+
+#[test]
 fn groups_that_do_not_divide_are_refused() {
     let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
     let a = conv(&mut builder, "a", ValueId::INPUT, 8, 1);

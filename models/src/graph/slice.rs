@@ -55,7 +55,8 @@ impl Graph {
     /// The same model with narrower hidden axes.
     pub fn slice(&self, mask: &WidthMask) -> Result<Self, SliceError> {
         self.check_mask(mask)?;
-        Ok(Self { full: mask.clone(), stats: self.gather_stats(mask), ..self.clone() })
+        let (stats, constants) = (self.gather_stats(mask), self.gather_constants(mask));
+        Ok(Self { full: mask.clone(), stats, constants, ..self.clone() })
     }
 
     /// [`Graph::stats`] of a slice.
