@@ -11,7 +11,7 @@ use serde_json::Value;
 
 #[path = "../../models/tests/support/mod.rs"]
 mod support;
-use support::{bytes, fixture, gru_as_onnx, with_another_op};
+use support::{bytes, fixture, recurrent_as_onnx, with_another_op};
 
 fn models(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fairtier")).arg("model").args(args).output().expect("the program starts")
@@ -37,7 +37,7 @@ fn report(output: &Output) -> Value {
 fn the_archive_holds_what_pytorch_computed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("grads.npz");
-    for name in ["mlp", "cnn", "gru", "gru-steps"] {
+    for name in ["mlp", "cnn", "gru", "gru-steps", "lstm-stacked"] {
         for exporter in ["torchscript", "graph"] {
             let file = |part: &str| text(&fixture(&format!("{name}.{part}")));
             let output = grad(
@@ -49,7 +49,7 @@ fn the_archive_holds_what_pytorch_computed() {
             );
             let shown = report(&output);
             let got = read_archive(&fs::read(&out).unwrap()).unwrap();
-            let expected = gru_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
+            let expected = recurrent_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
             let loss = expected["loss"].data.to_f64()[0];
             assert!((got["loss"].data.to_f64()[0] - loss).abs() <= 1e-5 * loss, "{name}");
             assert_eq!(shown["loss"], got["loss"].data.to_f64()[0]);
@@ -64,8 +64,8 @@ fn the_archive_holds_what_pytorch_computed() {
                 };
                 match got.get(key) {
                     Some(array) => assert!(array.shape == wanted.shape && close(array), "{name}: {key}"),
-                    // The gates of a GRU are renamed by the exporters.
-                    None if key.starts_with("gru.") => {
+                    // The gates of recurrent layers are renamed by the exporters.
+                    None if key.starts_with("gru.") || key.starts_with("lstm.") => {
                         let same = |array: &&Array| array.shape == wanted.shape && close(array);
                         assert!(got.values().any(|array| same(&array)), "{name}: {key} {:?}", wanted.shape);
                     }

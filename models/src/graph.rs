@@ -18,7 +18,9 @@ mod layers;
 mod norms;
 mod op;
 mod param;
+mod recurrent;
 mod slice;
+mod structure;
 mod uncut;
 
 pub use build::Builder;
@@ -27,6 +29,7 @@ pub use error::{GraphError, SliceError};
 pub use labels::{Classes, Labels};
 pub use op::{Constant, Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
+pub use recurrent::RecurrentParams;
 pub use uncut::{Reason, UncutAxis};
 
 /// A value that flows between nodes.

@@ -113,7 +113,7 @@ fn opsets(nodes: &[NodeProto]) -> Vec<OperatorSetIdProto> {
     sets
 }
 
-/// Parameters in our order; GRUs, group normalisations and PRelus need extra axes of size 1.
+/// Parameters in our order; recurrent layers, group normalisations and PRelus need extra axes of size 1.
 fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
     let full = graph.full();
     let dims = |id: ParamId, shape: &TensorShape| {
@@ -121,7 +121,7 @@ fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
         let sizes = shape_sizes(graph, shape);
         let rank = node.map_or(0, |node| node.shape.dims.len());
         match node.map(|node| node.op) {
-            Some(Op::Gru { .. }) => [vec![1], sizes].concat(),
+            Some(op) if op.is_recurrent() => [vec![1], sizes].concat(),
             Some(Op::GroupNorm { groups: Groups::Count(_), .. }) => [sizes, vec![1; rank - 1]].concat(),
             Some(Op::PRelu { axes: Some(axes), .. }) => [sizes, vec![1; axes.after(rank)]].concat(),
             // One slope for all, which import tells from that of a single channel.

@@ -68,11 +68,12 @@ pub enum ImportError {
     Graph(#[from] GraphError),
 }
 
-const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
+const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool, \
+                         ReduceMean and ReduceMax over pixels or steps, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
+                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
                          HardSigmoid, HardSwish, Softplus, Softsign, Clip, Min and Max with a number, Add, Sub, Mul \
-                         and Div with a constant, Add of two values, Dropout, Flatten, Reshape, \
+                         and Div with a constant, Add and Mul of two values, Concat, Slice, Split, Pad, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 

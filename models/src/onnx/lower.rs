@@ -3,10 +3,13 @@
 //! | ONNX | ours | module |
 //! |---|---|---|
 //! | Gemm; MatMul; Add of a constant to a MatMul | Dense (alpha and beta go into the weights) | [`dense`] |
-//! | Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels | Conv, Pool, GlobalPool | [`image`] |
+//! | Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool | Conv, Pool, GlobalPool | [`image`] |
+//! | ReduceMean, ReduceMax over pixels or steps | GlobalPool, StepPool | [`image`] |
 //! | BatchNormalization, LayerNormalization, GroupNormalization, and equivalent sequences of nodes | norms | [`norm`] |
-//! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
-//! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
+//! | GRU, LSTM, RNN | Gru, Recurrent; Last for the final state | [`cells`] |
+//! | Gather of words, Gather or Slice of the last step | Embed, Last | [`recurrent`] |
+//! | Concat, Slice, Split, Pad, Mul of two values | Concat, Part, Pad, Mul | [`structure`] |
+//! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, Transpose, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
 //! | Gelu, Silu, Mish, HardSwish, Softplus as several nodes | one node | [`spelled`] |
@@ -17,7 +20,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::plan::{Activation, ArithmeticKind};
+use common::plan::{Activation, ArithmeticKind, PoolKind};
 
 use super::{
     constants::is_default_domain,
@@ -31,6 +34,7 @@ use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
 mod activation;
 mod bias;
+mod cells;
 mod constant;
 mod dense;
 mod fold;
@@ -39,6 +43,7 @@ mod norm;
 mod recurrent;
 mod shape;
 mod spelled;
+mod structure;
 
 use bias::BiasAxis;
 
@@ -64,10 +69,12 @@ pub(super) struct Importer<'a> {
     readers: HashMap<&'a str, Vec<&'a NodeProto>>,
     /// First outputs of nodes that were merged into another node.
     taken: HashSet<&'a str>,
-    /// Outputs of an Add whose constant became the bias of an earlier layer.
-    biased: HashMap<&'a str, BiasAxis>,
+    /// Values with zeros around them that their only reader adds: top, left, bottom, right.
+    padded: HashMap<&'a str, [u16; 4]>,
     /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
     spelled: HashMap<&'a str, (Activation, &'a str)>,
+    /// Outputs of an Add whose constant became the bias of an earlier layer.
+    biased: HashMap<&'a str, BiasAxis>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -96,8 +103,9 @@ impl<'a> Importer<'a> {
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken,
-            biased: HashMap::new(),
+            padded: HashMap::new(),
             spelled,
+            biased: HashMap::new(),
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -141,7 +149,10 @@ impl<'a> Importer<'a> {
                 return Err(follows());
             }
         }
-        self.define(output, value);
+        // A recurrent layer of which only the final state is read leaves out its first output.
+        if !output.is_empty() {
+            self.define(output, value);
+        }
         Ok(())
     }
 
@@ -184,25 +195,32 @@ impl<'a> Importer<'a> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
-            "Add" => self.arithmetic_or(node, ArithmeticKind::Add),
-            "Sub" => self.arithmetic_or(node, ArithmeticKind::Sub),
-            "Mul" => self.arithmetic_or(node, ArithmeticKind::Mul),
-            "Div" => self.arithmetic_or(node, ArithmeticKind::Div),
+            "Add" => self.compute(node, ArithmeticKind::Add),
+            "Sub" => self.compute(node, ArithmeticKind::Sub),
+            "Mul" => self.compute(node, ArithmeticKind::Mul),
+            "Div" => self.compute(node, ArithmeticKind::Div),
             "Neg" => self.negated(node),
             "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
             "Scaler" => self.scaler(node),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
-            "GlobalAveragePool" => self.global_pool(node),
-            "ReduceMean" => self.reduce_mean(node),
+            "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(node),
+            "ReduceMean" => match self.spelled_layer_norm(node)? {
+                Some(view) => Ok(view),
+                None => self.reduce(node, PoolKind::Average),
+            },
+            "ReduceMax" => self.reduce(node, PoolKind::Max),
             "BatchNormalization" => self.batch_norm(node),
             "LayerNormalization" => self.layer_norm(node),
             "GroupNormalization" => self.group_norm(node),
             "InstanceNormalization" => self.instance_norm(node),
-            "GRU" => self.gru(node),
+            "GRU" | "LSTM" | "RNN" => self.recurrent(node),
             "Gather" => self.gather(node),
             "Slice" => self.slice(node),
+            "Split" => self.split(node),
+            "Concat" => self.concat(node),
+            "Pad" => self.pad(node),
             "Flatten" => self.flatten(node),
             "Reshape" => self.reshape(node),
             "Squeeze" => self.squeeze(node),
@@ -241,18 +259,15 @@ impl<'a> Importer<'a> {
         Ok(Import { graph, parameters, notes, logits, batch })
     }
 
-    /// With a constant, or an Add of two computed values; the bias of a MatMul was already merged into it.
-    fn arithmetic_or(
-        &mut self,
-        node: &'a NodeProto,
-        kind: ArithmeticKind,
-    ) -> Result<TensorView, ImportError> {
+    /// With a constant, or of two computed values; the bias of a MatMul was already merged into it.
+    fn compute(&mut self, node: &'a NodeProto, kind: ArithmeticKind) -> Result<TensorView, ImportError> {
         match (self.with_constant(node, kind)?, kind) {
             (Some(view), _) => Ok(view),
             (None, ArithmeticKind::Add) => self.add(node),
-            (None, _) => Err(problem(
+            (None, ArithmeticKind::Mul) => self.mul(node),
+            (None, ArithmeticKind::Sub | ArithmeticKind::Div) => Err(problem(
                 node,
-                "computes with two computed values; only an Add, or arithmetic with a constant, is supported",
+                "computes with two computed values; only Add and Mul are supported, or a constant",
             )),
         }
     }
@@ -457,6 +472,12 @@ fn float(node: &NodeProto, name: &str) -> Option<f32> {
 fn integers<'n>(node: &'n NodeProto, name: &str) -> Option<&'n [i64]> {
     let attribute = node.attribute.iter().find(|attribute| attribute.name == name)?;
     Some(&attribute.ints)
+}
+
+fn texts(node: &NodeProto, name: &str) -> Vec<String> {
+    let attribute = node.attribute.iter().find(|attribute| attribute.name == name);
+    let strings = attribute.map_or(&[][..], |attribute| &attribute.strings);
+    strings.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
 }
 
 fn floats<'n>(node: &'n NodeProto, name: &str) -> &'n [f32] {

@@ -1,6 +1,6 @@
 //! A simple reference forward pass of a Graph in f64, in evaluation mode.
 
-use common::plan::{Activation, ArithmeticKind, PoolKind, Spread, Window};
+use common::plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind, Spread, Window};
 use models::{
     Graph,
     graph::{Axes, Constant, Groups, Kernel, Node, Op, ParamId},
@@ -68,7 +68,28 @@ impl Model<'_> {
                 let bias = bias.map_or_else(|| vec![0.0; 6 * units], |bias| self.param(bias));
                 gru(&self.param(weight), &self.param(recurrent), &bias, x, read[1], units, reset_after)
             }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let rows = kind.gates() as usize * written[1];
+                let bias = bias.map_or_else(|| vec![0.0; 2 * rows], |bias| self.param(bias));
+                recur(kind, &self.param(weight), &self.param(recurrent), &bias, x, read[1], written[1])
+            }
             Op::Last => x[x.len() - read[1]..].to_vec(),
+            Op::GlobalMaxPool => x.chunks(inner(read[0])).map(largest).collect(),
+            Op::StepPool { kind } => {
+                let columns = (0..read[1]).map(|at| x.iter().skip(at).step_by(read[1]).copied());
+                let columns = columns.map(|column| column.collect::<Vec<_>>());
+                let mean = |column: &Vec<f64>| column.iter().sum::<f64>() / column.len() as f64;
+                columns
+                    .map(|column| if kind == PoolKind::Max { largest(&column) } else { mean(&column) })
+                    .collect()
+            }
+            Op::Concat { .. } | Op::Part { .. } | Op::Pad { .. } | Op::Transpose { .. } => {
+                self.arranged(node, inputs, &read, &written)
+            }
+            Op::Mul => {
+                let each = x.len() / inputs[1].len();
+                x.iter().enumerate().map(|(at, x)| x * inputs[1][at / each]).collect()
+            }
             Op::PRelu { slope, axes } => {
                 let slopes = spread(&self.param(slope), axes, &written);
                 x.iter().zip(slopes).map(|(&x, slope)| x.max(0.0) + slope * x.min(0.0)).collect()
@@ -117,6 +138,43 @@ impl Model<'_> {
                 x.iter().enumerate().map(one).collect()
             }
         }
+    }
+
+    /// Every number of the output, by its index on every axis.
+    fn arranged(&self, node: &Node, inputs: &[&Vec<f64>], read: &[usize], written: &[usize]) -> Vec<f64> {
+        let one = |flat: usize| {
+            let mut at = index(flat, written);
+            match node.op {
+                Op::Concat { axis } => {
+                    let (axis, first) = (usize::from(axis), read[usize::from(axis)]);
+                    if at[axis] < first {
+                        return inputs[0][flat_index(&at, read)];
+                    }
+                    at[axis] -= first;
+                    inputs[1][flat_index(&at, &self.sizes(&self.graph.shape(node.inputs[1]).dims))]
+                }
+                Op::Part { axis, before } => {
+                    at[usize::from(axis)] += before.size(self.graph.full());
+                    inputs[0][flat_index(&at, read)]
+                }
+                Op::Pad { axis, before, .. } => {
+                    let axis = usize::from(axis);
+                    match at[axis].checked_sub(before as usize).filter(|&at| at < read[axis]) {
+                        Some(inside) => {
+                            at[axis] = inside;
+                            inputs[0][flat_index(&at, read)]
+                        }
+                        None => 0.0,
+                    }
+                }
+                Op::Transpose { kept, moved } => {
+                    at[usize::from(kept)..].rotate_right(moved.into());
+                    inputs[0][flat_index(&at, read)]
+                }
+                _ => unreachable!("moves no numbers"),
+            }
+        };
+        (0..written.iter().product()).map(one).collect()
     }
 
     fn sizes(&self, dims: &[common::Dim]) -> Vec<usize> {
@@ -185,6 +243,22 @@ fn erf(x: f64) -> f64 {
     };
     let sum: f64 = (0..=PANELS).map(|i| weight(i) * (-(i as f64 * h).powi(2)).exp()).sum();
     sum * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn largest(numbers: impl AsRef<[f64]>) -> f64 {
+    numbers.as_ref().iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn index(mut flat: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (at, size) in index.iter_mut().zip(sizes).rev() {
+        (*at, flat) = (flat % size, flat / size);
+    }
+    index
+}
+
+fn flat_index(index: &[usize], sizes: &[usize]) -> usize {
+    index.iter().zip(sizes).fold(0, |flat, (at, size)| flat * size + at)
 }
 
 fn normal(row: &[f64], epsilon: f32) -> Vec<f64> {
@@ -286,6 +360,38 @@ fn gru(w: &[f64], r: &[f64], b: &[f64], x: &[f64], inputs: usize, units: usize, 
             })
             .collect();
         h = (0..units).map(|u| (1.0 - z[u]) * new[u] + z[u] * h[u]).collect();
+        states.extend(&h);
+    }
+    states
+}
+
+/// LSTM and plain layers, as ONNX's documentation has them.
+fn recur(
+    kind: RecurrentKind,
+    w: &[f64],
+    r: &[f64],
+    b: &[f64],
+    x: &[f64],
+    inputs: usize,
+    units: usize,
+) -> Vec<f64> {
+    let (wb, rb) = b.split_at(b.len() / 2);
+    let (mut h, mut c) = (vec![0.0; units], vec![0.0; units]);
+    let mut states = Vec::new();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    for x in x.chunks(inputs) {
+        let (from_x, from_h) = (affine(w, Some(wb), x), affine(r, Some(rb), &h));
+        let sums: Vec<f64> = from_x.iter().zip(&from_h).map(|(x, h)| x + h).collect();
+        for u in 0..units {
+            let gate = |number: usize| sums[number * units + u];
+            h[u] = match kind {
+                RecurrentKind::Tanh => gate(0).tanh(),
+                RecurrentKind::Lstm => {
+                    c[u] = sigmoid(gate(2)) * c[u] + sigmoid(gate(0)) * gate(3).tanh();
+                    sigmoid(gate(1)) * f64::tanh(c[u])
+                }
+            };
+        }
         states.extend(&h);
     }
     states

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | Dense on `[n]` | Gemm with `transB = 1` |
 //! | Dense on `[.., n]` | Transpose of the weights, MatMul, Add |
-//! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
+//! | Gru, Recurrent | Transpose to `[steps, N, ..]`, GRU or LSTM or RNN, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Part | Slice |
+//! | StepPool | ReduceMean or ReduceMax |
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{ArithmeticKind, PoolKind};
+use common::plan::{ArithmeticKind, PoolKind, RecurrentKind};
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -94,8 +96,16 @@ impl Writer<'_> {
             }
             Op::Gru { weight, recurrent, bias, reset_after } => {
                 let params = [Some(weight), Some(recurrent), bias];
-                let params = params.into_iter().flatten().map(|id| self.param(id)).collect();
-                self.gru(node, input, params, reset_after, output);
+                let attributes = vec![integer("linear_before_reset", reset_after.into())];
+                self.recurrent(node, "GRU", input, params, output, attributes);
+            }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let params = [Some(weight), Some(recurrent), bias];
+                let op = match kind {
+                    RecurrentKind::Lstm => "LSTM",
+                    RecurrentKind::Tanh => "RNN",
+                };
+                self.recurrent(node, op, input, params, output, vec![]);
             }
             Op::Dropout { rate } => {
                 let ratio = format!("{output}.ratio");
@@ -138,6 +148,38 @@ impl Writer<'_> {
                 self.push(name, "PRelu", vec![input, slope], output, vec![]);
             }
             Op::Arithmetic { kind, with } => self.arithmetic(node, kind, with, input, output),
+            Op::Concat { axis } => {
+                self.push(name, "Concat", values, output, vec![integer("axis", i64::from(axis) + 1)]);
+            }
+            Op::Part { axis, before } => {
+                let start = before.size(self.graph.full()) as i64;
+                let len = shape_sizes(self.graph, &node.shape)[usize::from(axis)] as i64;
+                let starts = self.integers(&output, "starts", &[start]);
+                let ends = self.integers(&output, "ends", &[start + len]);
+                let axes = self.integers(&output, "axes", &[i64::from(axis) + 1]);
+                self.push(name, "Slice", vec![input, starts, ends, axes], output, vec![]);
+            }
+            Op::Pad { axis, before, after } => {
+                // All axes before, then all axes after; the batch is the first.
+                let rank = node.shape.dims.len() + 1;
+                let mut pads = vec![0; 2 * rank];
+                pads[usize::from(axis) + 1] = before.into();
+                pads[rank + usize::from(axis) + 1] = after.into();
+                let pads = self.integers(&output, "pads", &pads);
+                self.push(name, "Pad", vec![input, pads], output, vec![]);
+            }
+            Op::Transpose { kept, moved } => {
+                let mut order: Vec<i64> = (0..=node.shape.dims.len() as i64).collect();
+                order[usize::from(kept) + 1..].rotate_left(moved.into());
+                self.push(name, "Transpose", vec![input], output, vec![list("perm", &order)]);
+            }
+            Op::GlobalMaxPool => self.push(name, "GlobalMaxPool", vec![input], output, vec![]),
+            Op::StepPool { kind } => {
+                let op = if kind == PoolKind::Max { "ReduceMax" } else { "ReduceMean" };
+                let attributes = vec![list("axes", &[1]), integer("keepdims", 0)];
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::Mul => self.push(name, "Mul", values, output, vec![]),
         }
     }
 
@@ -171,7 +213,15 @@ impl Writer<'_> {
         self.push(&node.name, op, vec![input, constant], output, vec![]);
     }
 
-    fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
+    fn recurrent(
+        &mut self,
+        node: &Node,
+        op: &str,
+        input: String,
+        params: [Option<ParamId>; 3],
+        output: String,
+        mut attributes: Vec<AttributeProto>,
+    ) {
         let name = &node.name;
         // `[steps][units]`.
         let units = shape_sizes(self.graph, &node.shape)[1];
@@ -179,10 +229,10 @@ impl Writer<'_> {
             ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
         self.push(&format!("{name}/before"), "Transpose", vec![input], steps_first.clone(), turn());
-        let attributes =
-            vec![integer("hidden_size", units as i64), integer("linear_before_reset", after.into())];
+        attributes.insert(0, integer("hidden_size", units as i64));
+        let params = params.into_iter().flatten().map(|id| self.param(id));
         let inputs = std::iter::once(steps_first).chain(params).collect();
-        self.push(name, "GRU", inputs, states.clone(), attributes);
+        self.push(name, op, inputs, states.clone(), attributes);
         let axes = self.integers(&output, "axes", &[1]);
         self.push(&format!("{name}/squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
         self.push(&format!("{name}/after"), "Transpose", vec![squeezed], output, turn());

@@ -85,7 +85,7 @@ impl<'a> Importer<'a> {
             }
             _ => kind,
         };
-        let value = self.arithmetic(node, &name, &view, kind, &constant)?;
+        let value = self.with_floats(node, &name, &view, kind, &constant)?;
         Ok(Some(self.named(node, TensorView { value, ..view })))
     }
 
@@ -99,12 +99,12 @@ impl<'a> Importer<'a> {
             }
             let constant = Floats { dims: vec![data.len()], data };
             let name = format!("{}/{attribute}", title(node));
-            view.value = self.arithmetic(node, &name, &view, kind, &constant)?;
+            view.value = self.with_floats(node, &name, &view, kind, &constant)?;
         }
         Ok(self.named(node, view))
     }
 
-    fn arithmetic(
+    fn with_floats(
         &mut self,
         node: &NodeProto,
         name: &str,
