@@ -37,8 +37,10 @@ pub struct TractModel {
     classes: usize,
 }
 
+/// Why a model cannot be run, or samples do not fit it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum InferError {
     #[error(transparent)]
     Import(#[from] ImportError),

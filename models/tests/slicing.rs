@@ -261,6 +261,12 @@ fn features_that_become_positions_are_told() {
     let graph = ends_with(builder, slide);
     assert_eq!(whole(&graph)[0], ("mix".to_owned(), "slide", Reason::Positions));
     contradicts(&graph, &[2], "the 8 units of 'mix' cannot be cut: at 'slide' they are used as positions");
+    // A mean over units is another number without some of them.
+    let mut builder = Builder::new("m", "x", &[3, 5]).unwrap();
+    let mixed = dense(&mut builder, "mix", ValueId::INPUT, 8);
+    let mean = builder.global_pool("mean", mixed).unwrap();
+    let graph = ends_with(builder, mean);
+    assert_eq!(whole(&graph)[0], ("mix".to_owned(), "mean", Reason::Positions));
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl Builder {
         if !fits {
             return Err(self.wrong(name, format!("pools an image, but its input has shape {sizes:?}")));
         }
+        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
         let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
         Ok(self.push(name, op, &[input], &shape))
@@ -225,7 +226,10 @@ impl Builder {
     /// The last step of `[steps][width]`.
     pub fn last(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
         match self.shape(input).dims[..] {
-            [_, width] => Ok(self.push(name, Op::Last, &[input], &[width])),
+            [steps, width] => {
+                self.axes.pin(&steps, name, Reason::Positions);
+                Ok(self.push(name, Op::Last, &[input], &[width]))
+            }
             _ => {
                 let got = self.sizes(input);
                 Err(self.wrong(
