@@ -15,7 +15,9 @@ use super::{Graph, GraphError, Node, Op, Param, ValueId, build::Builder, op::Con
 /// Consecutive axes of a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Axes {
+    /// The first of them.
     pub first: u8,
+    /// How many.
     pub count: u8,
 }
 

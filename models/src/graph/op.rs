@@ -40,15 +40,9 @@ pub enum Op {
     /// The last step of `[steps][width]`.
     Last,
     /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
-    PRelu {
-        slope: ParamId,
-        axes: Option<Axes>,
-    },
+    PRelu { slope: ParamId, axes: Option<Axes> },
     /// With constants, which are not trained: [`super::Graph::constants`].
-    Arithmetic {
-        kind: ArithmeticKind,
-        with: Constant,
-    },
+    Arithmetic { kind: ArithmeticKind, with: Constant },
 }
 
 /// The second operand of arithmetic.
