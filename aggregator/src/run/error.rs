@@ -24,7 +24,7 @@ pub enum RunError {
     #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
     Probe(#[from] ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
-    ModelFile { path: PathBuf, source: models::onnx::ReadError },
+    ModelFile { path: PathBuf, source: Box<models::onnx::ReadError> },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
     Import { path: PathBuf, source: Box<models::onnx::ImportError> },
     #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
