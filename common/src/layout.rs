@@ -9,7 +9,7 @@
 //! | units of a dense layer, channels of a convolution | 1 | h x 1 |
 //! | inputs of a dense layer after a channel-major flatten | 1 | c x H*W |
 //! | inputs of a dense layer after a channel-last flatten | H*W | c x 1 |
-//! | the gates of a GRU, stacked | 3 | u x 1 |
+//! | the gates of a GRU (of an LSTM), stacked | 3 (4) | u x 1 |
 //! | channels of `a` and `b`, concatenated | 1 | a x 1, b x 1 |
 //! | the same after a channel-major flatten | 1 | a x H*W, b x H*W |
 //!

@@ -13,7 +13,7 @@ use fairtier_common::{
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
-        Node, Op, Operand, PRelu, Pass, PlanInfo, Segments, Spread, Window,
+        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -248,6 +248,10 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
             steps: heapless::Vec::new(),
         })
     };
+    let recurrent = |kind, bias| {
+        let (steps, inputs, units) = (5, 3, 2);
+        node(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight: 0, recurrent: 24, bias }))
+    };
     use Activation as A;
     vec![
         ("PlanPart.gelu", part([A::Gelu, A::GeluTanh, A::Silu].map(activate))),
@@ -274,6 +278,14 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
                 arithmetic(ArithmeticKind::Mul, each),
                 arithmetic(ArithmeticKind::Div, Constant::One(-2.0)),
                 arithmetic(ArithmeticKind::Div, each),
+            ]),
+        ),
+        (
+            "PlanPart.recurrent",
+            part([
+                recurrent(RecurrentKind::Lstm, Some(40)),
+                recurrent(RecurrentKind::Tanh, Some(40)),
+                recurrent(RecurrentKind::Lstm, None),
             ]),
         ),
         (

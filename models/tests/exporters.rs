@@ -12,7 +12,7 @@ use models::{
 };
 
 mod support;
-use support::{bytes, floats, forward, npy, npz, torch_models};
+use support::{bytes, floats, forward, npy, npz, torch_files, torch_models};
 
 fn read(name: &str) -> (Graph, Vec<f32>) {
     Graph::from_onnx(&bytes(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -33,19 +33,17 @@ fn both_exporters_of_pytorch_give_the_same_model() {
 
 #[test]
 fn the_logits_are_those_of_pytorch() {
-    for name in torch_models() {
+    for (name, file) in torch_files() {
         let grads = bytes(&format!("{name}.grads.npz"));
         if !grads.windows(10).any(|w| w == b"logits.npy") {
             continue;
         }
         let expected = npz(&grads, "logits");
-        for exporter in ["torchscript", "graph"] {
-            let (graph, parameters) = read(&format!("{name}.{exporter}.onnx"));
-            let logits = forward(&graph, &parameters, &floats(&format!("{name}.x.npy")));
-            assert_eq!(logits.len(), expected.len(), "{name}");
-            let worst = logits.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(worst < 1e-5, "{name}.{exporter} differs by {worst}");
-        }
+        let (graph, parameters) = read(&file);
+        let logits = forward(&graph, &parameters, &floats(&format!("{name}.x.npy")));
+        assert_eq!(logits.len(), expected.len(), "{name}");
+        let worst = logits.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-5, "{file} differs by {worst}");
     }
 }
 
@@ -107,17 +105,15 @@ fn real_models_can_be_cut() {
 
 #[test]
 fn real_files_survive_export_and_import() {
-    for name in torch_models() {
-        for exporter in ["torchscript", "graph"] {
-            let (graph, parameters) = read(&format!("{name}.{exporter}.onnx"));
-            let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
-            let (again, same) = Graph::from_onnx(&exported).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(again.digest(again.full()), graph.digest(graph.full()), "{name}");
-            assert_eq!(
-                (again.nodes(), again.output(), again.stats()),
-                (graph.nodes(), graph.output(), graph.stats())
-            );
-            assert_eq!(same, parameters, "{name}");
-        }
+    for (name, file) in torch_files() {
+        let (graph, parameters) = read(&file);
+        let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+        let (again, same) = Graph::from_onnx(&exported).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(again.digest(again.full()), graph.digest(graph.full()), "{name}");
+        assert_eq!(
+            (again.nodes(), again.output(), again.stats()),
+            (graph.nodes(), graph.output(), graph.stats())
+        );
+        assert_eq!(same, parameters, "{name}");
     }
 }

@@ -261,6 +261,12 @@ fn features_that_become_positions_are_told() {
     let graph = ends_with(builder, slide);
     assert_eq!(whole(&graph)[0], ("mix".to_owned(), "slide", Reason::Positions));
     contradicts(&graph, &[2], "the 8 units of 'mix' cannot be cut: at 'slide' they are used as positions");
+    // A mean over units is another number without some of them.
+    let mut builder = Builder::new("m", "x", &[3, 5]).unwrap();
+    let mixed = dense(&mut builder, "mix", ValueId::INPUT, 8);
+    let mean = builder.global_pool("mean", mixed).unwrap();
+    let graph = ends_with(builder, mean);
+    assert_eq!(whole(&graph)[0], ("mix".to_owned(), "mean", Reason::Positions));
 }
 
 #[test]
@@ -313,6 +319,22 @@ fn gates_are_cut_one_by_one_and_tables_are_not() {
 }
 
 #[test]
+fn the_gates_of_an_lstm_are_cut_one_by_one() {
+    let (graph, parameters) = zoo::build("lstm:3-2-4-2", 0).unwrap();
+    let half = graph.full().at_rate(0.5).unwrap();
+    let packed = graph.gather(&half, &parameters).unwrap();
+    // The first two rows of each of the four gates of W[16][2].
+    let rows = [0, 1, 4, 5, 8, 9, 12, 13].iter().flat_map(|row| parameters[2 * row..][..2].to_vec());
+    assert_eq!(packed[..16], rows.collect::<Vec<_>>());
+    let blocks: Vec<Vec<u32>> = graph
+        .param_shapes()
+        .iter()
+        .map(|shape| shape.dims.iter().map(|dim| dim.blocks()).collect())
+        .collect();
+    assert_eq!(blocks[..3], [vec![4, 1], vec![4, 1], vec![8]]);
+}
+
+#[test]
 fn groups_that_do_not_divide_are_refused() {
     let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
     let a = conv(&mut builder, "a", ValueId::INPUT, 8, 1);
@@ -322,6 +344,9 @@ fn groups_that_do_not_divide_are_refused() {
     assert_eq!(refused, SliceError::Groups { node: "norm".into(), groups: 4, width: 5 });
     assert!(refused.to_string().contains("explicit widths"));
     assert!(graph.slice(&graph.full().at_widths(&[4]).unwrap()).is_ok());
+    // A rate keeps as many as fall into the groups, and each group at least one.
+    assert_eq!(TierSpec::Rate(0.7).mask(&graph).unwrap().widths(), [4]);
+    assert_eq!(TierSpec::Rate(0.1).mask(&graph).unwrap().widths(), [4]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Activation, Arithmetic, Arrange, Gate, PRelu};
+use super::{Activation, Arithmetic, Arrange, Gate, PRelu, Recurrent};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -49,6 +49,8 @@ pub enum Op {
     PRelu(PRelu),
     /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
     Arithmetic(Arithmetic),
+    /// LSTM or plain recurrent layer over a sequence.
+    Recurrent(Recurrent),
     /// Joins, cuts, pads or transposes.
     Arrange(Arrange),
     /// Multiplies two values.
@@ -220,7 +222,7 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
-            Self::PRelu(_) | Self::Arithmetic(_) | Self::Arrange(_) | Self::Gate(_) => 7,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) | Self::Arrange(_) | Self::Gate(_) => 7,
         }
     }
 
@@ -237,6 +239,7 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
             | Self::Arithmetic(_)
+            | Self::Recurrent(_)
             | Self::Arrange(_)
             | Self::Gate(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
@@ -272,6 +275,7 @@ impl Op {
             Self::Last { steps, width } => (mul(steps, width), width.into()),
             Self::PRelu(prelu) => same(prelu.spread.len.into()),
             Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
+            Self::Recurrent(layer) => layer.sizes(),
             Self::Arrange(arrange) => {
                 let (read, _, written) = arrange.sizes();
                 (read, written)
@@ -297,6 +301,7 @@ impl Op {
             _ if self.is_left_out() => 0,
             // The gates z, r, n of every step, and where the reset comes after, the product it resets.
             Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
+            Self::Recurrent(layer) => layer.keep(),
             _ => 0,
         }
     }
@@ -310,6 +315,7 @@ impl Op {
             Self::Gru(gru) => {
                 u64::from(gru.units).saturating_add(mul(gru.steps, gru.units).saturating_mul(4))
             }
+            Self::Recurrent(layer) => layer.scratch(),
             _ => 0,
         }
     }
@@ -325,6 +331,7 @@ impl Op {
             Self::Gru(gru) => mul(gru.steps, gru.units)
                 .saturating_mul(3)
                 .saturating_mul(u64::from(gru.inputs) + u64::from(gru.units)),
+            Self::Recurrent(layer) => layer.macs(),
             _ => 0,
         }
     }
@@ -352,6 +359,7 @@ impl Op {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
             Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
+            Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
@@ -388,6 +396,7 @@ impl Op {
             | Self::Norm(_)
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
+            | Self::Recurrent(_)
             | Self::Gate(_) => true,
             _ => false,
         }
@@ -402,7 +411,7 @@ impl Op {
     pub fn backward_reads_output(&self) -> bool {
         match self {
             Self::Activate { kind, .. } => !kind.needs_input(),
-            Self::Gru(_) => true,
+            Self::Gru(_) | Self::Recurrent(_) => true,
             _ => false,
         }
     }

@@ -169,7 +169,7 @@ impl TierNeeds {
         tiers.iter().enumerate().map(|(tier, spec)| Self::of(graph, tier, spec, batch)).collect()
     }
 
-    fn of(graph: &Graph, tier: usize, spec: &TierSpec, batch: u16) -> Result<Self, CompileError> {
+    pub fn of(graph: &Graph, tier: usize, spec: &TierSpec, batch: u16) -> Result<Self, CompileError> {
         Self::new(graph, tier, spec, &spec.mask(graph)?, batch)
     }
 

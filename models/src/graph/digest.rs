@@ -5,7 +5,7 @@ use common::{Dim, Part, TensorShape, WidthMask, wire::Crc32};
 use super::Graph;
 
 impl Graph {
-    /// CRC-32 of structure and widths, without names. A slice of the graph has the same digest as the whole graph with its mask.
+    /// CRC-32 of structure, widths and constants, without names. A slice of the graph has the same digest as the whole graph with its mask.
     pub fn digest(&self, mask: &WidthMask) -> u32 {
         let mut digest = Digest(Crc32::default());
         digest.shape(&self.input.shape);
@@ -18,6 +18,9 @@ impl Graph {
         self.shapes.iter().for_each(|shape| digest.shape(shape));
         digest.word(self.output.value.0);
         digest.words(mask.widths().iter().copied());
+        if !self.constants.is_empty() {
+            digest.words(self.gather_constants(mask).into_iter().map(f32::to_bits));
+        }
         digest.0.finish()
     }
 }

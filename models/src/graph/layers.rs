@@ -125,6 +125,7 @@ impl Builder {
         if !fits {
             return Err(self.wrong(name, format!("pools an image, but its input has shape {sizes:?}")));
         }
+        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
         let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
         Ok(self.push(name, op, &[input], &shape))
@@ -213,31 +214,6 @@ impl Builder {
         Ok(self.push(name, Op::Embed { table }, &[input], &shape))
     }
 
-    /// A GRU over `[steps][inputs]`; parameters as in [`common::plan::Gru`].
-    pub fn gru(
-        &mut self,
-        name: &str,
-        input: ValueId,
-        units: u32,
-        reset_after: bool,
-        [weight, recurrent]: [Param; 2],
-        bias: Option<Param>,
-    ) -> Result<ValueId, GraphError> {
-        let [weight, recurrent] = [weight, recurrent].map(|param| param.directed(2));
-        let bias = bias.map(|bias| bias.directed(1));
-        let [steps, from] = self.shape(input).dims[..] else {
-            let got = self.sizes(input);
-            return Err(self.wrong(name, format!("takes [steps, numbers], but its input has shape {got:?}")));
-        };
-        self.axes.pin(&steps, name, Reason::Positions);
-        let to = self.units(name, units)?;
-        let gates = |blocks| to.repeated(blocks);
-        let weight = self.param(weight, &[gates(3), from])?;
-        let recurrent = self.param(recurrent, &[gates(3), to])?;
-        let bias = bias.map(|bias| self.param(bias, &[gates(6)])).transpose()?;
-        Ok(self.push(name, Op::Gru { weight, recurrent, bias, reset_after }, &[input], &[steps, to]))
-    }
-
     /// Drops numbers with probability `rate`, in training only.
     pub fn dropout(&mut self, name: &str, input: ValueId, rate: f32) -> Result<ValueId, GraphError> {
         if !(0.0..1.0).contains(&rate) {
@@ -250,7 +226,10 @@ impl Builder {
     /// The last step of `[steps][width]`.
     pub fn last(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
         match self.shape(input).dims[..] {
-            [_, width] => Ok(self.push(name, Op::Last, &[input], &[width])),
+            [steps, width] => {
+                self.axes.pin(&steps, name, Reason::Positions);
+                Ok(self.push(name, Op::Last, &[input], &[width]))
+            }
             _ => {
                 let got = self.sizes(input);
                 Err(self.wrong(
@@ -261,7 +240,7 @@ impl Builder {
         }
     }
 
-    fn units(&mut self, name: &str, units: u32) -> Result<Dim, GraphError> {
+    pub(super) fn units(&mut self, name: &str, units: u32) -> Result<Dim, GraphError> {
         if units == 0 || u64::from(units) > MAX_LEN {
             return Err(GraphError::DenseOutput(name.to_owned()));
         }

@@ -3,10 +3,10 @@
 
 use common::{
     Dim,
-    plan::{Activation, PoolKind},
+    plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind},
 };
 
-use super::{ParamId, digest};
+use super::{Axes, ParamId, digest};
 
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -32,6 +32,8 @@ pub enum Op {
     Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
     Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
+    /// LSTM or plain, on `[steps][inputs]`; see [`common::plan::Recurrent`].
+    Recurrent { kind: RecurrentKind, weight: ParamId, recurrent: ParamId, bias: Option<ParamId> },
     /// In training only.
     Dropout { rate: f32 },
     /// Over the last `axes` axes.
@@ -56,6 +58,19 @@ pub enum Op {
     StepPool { kind: PoolKind },
     /// The product of two values of equal shape, or of an image with one number per channel.
     Mul,
+    /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
+    PRelu { slope: ParamId, axes: Option<Axes> },
+    /// With constants, which are not trained: [`super::Graph::constants`].
+    Arithmetic { kind: ArithmeticKind, with: Constant },
+}
+
+/// The second operand of arithmetic.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// The same for every number.
+    One(f32),
+    /// One per place of some axes.
+    Each(Axes),
 }
 
 /// Into how many groups channels fall.
@@ -106,7 +121,10 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
-            Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
+            Self::PRelu { slope, .. } => [Some(slope), None, None],
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
+                [Some(weight), Some(recurrent), bias]
+            }
             Self::LayerNorm { scale, bias, .. }
             | Self::GroupNorm { scale, bias, .. }
             | Self::BatchNorm { scale, bias, .. } => [Some(scale), Some(bias), None],
@@ -124,7 +142,8 @@ impl Op {
             | Self::Transpose { .. }
             | Self::GlobalMaxPool
             | Self::StepPool { .. }
-            | Self::Mul => [None; 3],
+            | Self::Mul
+            | Self::Arithmetic { .. } => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -137,7 +156,8 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
-            Self::Gru { weight, recurrent, bias, .. } => {
+            Self::PRelu { slope, .. } => change(slope),
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
                 bias.iter_mut().for_each(change);
@@ -157,6 +177,11 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// True if steps of a sequence depend on those before them.
+    pub fn is_recurrent(&self) -> bool {
+        matches!(self, Self::Gru { .. } | Self::Recurrent { .. })
+    }
+
     /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
@@ -171,6 +196,8 @@ impl Op {
             Self::Reshape => "Reshape",
             Self::Embed { .. } => "Embed",
             Self::Gru { .. } => "Gru",
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => "Lstm",
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => "Rnn",
             Self::Dropout { .. } => "Dropout",
             Self::LayerNorm { .. } => "LayerNorm",
             Self::GroupNorm { .. } => "GroupNorm",
@@ -184,6 +211,11 @@ impl Op {
             Self::StepPool { kind: PoolKind::Max } => "MaxOverSteps",
             Self::StepPool { .. } => "MeanOverSteps",
             Self::Mul => "Mul",
+            Self::PRelu { .. } => "PRelu",
+            Self::Arithmetic { kind: ArithmeticKind::Add, .. } => "Add (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Sub, .. } => "Sub (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Mul, .. } => "Mul (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Div, .. } => "Div (constant)",
         }
     }
 
@@ -222,15 +254,29 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
-            Self::Concat { axis } => vec![40, axis.into()],
-            Self::Part { axis, ref before } => [vec![41, axis.into()], digest::words(before)].concat(),
-            Self::Pad { axis, before, after } => vec![42, axis.into(), before, after],
-            Self::Transpose { kept, moved } => vec![43, kept.into(), moved.into()],
-            Self::GlobalMaxPool => vec![44],
-            Self::StepPool { kind } => vec![45, pool(kind)],
-            Self::Mul => vec![46],
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![50],
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![51],
+            Self::Concat { axis } => vec![60, axis.into()],
+            Self::Part { axis, ref before } => [vec![61, axis.into()], digest::words(before)].concat(),
+            Self::Pad { axis, before, after } => vec![62, axis.into(), before, after],
+            Self::Transpose { kept, moved } => vec![63, kept.into(), moved.into()],
+            Self::GlobalMaxPool => vec![64],
+            Self::StepPool { kind } => vec![65, pool(kind)],
+            Self::Mul => vec![66],
+            Self::PRelu { axes, .. } => [vec![42], axes.map_or(vec![], axes_words)].concat(),
+            Self::Arithmetic { kind, with } => {
+                let with = match with {
+                    Constant::One(number) => vec![0, number.to_bits()],
+                    Constant::Each(axes) => [vec![1], axes_words(axes)].concat(),
+                };
+                [vec![43, kind as u32], with].concat()
+            }
         }
     }
+}
+
+fn axes_words(axes: Axes) -> Vec<u32> {
+    vec![axes.first.into(), axes.count.into()]
 }
 
 fn activation_name(kind: Activation) -> &'static str {

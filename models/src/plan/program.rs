@@ -3,7 +3,10 @@
 
 use common::{
     TensorShape, WidthMask,
-    plan::{Arrange, Conv, Gate, Gru, Norm, Op, Pool, PoolKind, Window},
+    plan::{
+        Arithmetic, Arrange, Constant, Conv, Gate, Gru, Norm, Op, PRelu, Pool, PoolKind, Recurrent, Spread,
+        Window,
+    },
 };
 
 use crate::graph::{self, Graph, Groups, Kernel, ParamId};
@@ -13,6 +16,8 @@ pub struct Program {
     pub nodes: Vec<ProgramNode>,
     /// Numbers of normalisation statistics.
     pub stats: u64,
+    /// Numbers of constants, which are before the parameters.
+    pub constants: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -44,10 +49,12 @@ impl Program {
     /// With `scaler`, outputs of layers are divided by the share of units that the tier keeps. All layers, or only the `last`
     /// ones, are trained.
     pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool, last: Option<u16>) -> Self {
+        let constants = graph.gather_constants(mask).len();
         let mut lowering = Lowering {
             graph,
             mask,
-            offsets: graph.offsets(mask).into_iter().map(|offset| offset as u32).collect(),
+            offsets: graph.offsets(mask).into_iter().map(|offset| (constants + offset) as u32).collect(),
+            constants: 0,
             stats: 0,
             dropouts: 0,
         };
@@ -74,10 +81,10 @@ impl Program {
             let layers = nodes.iter_mut().rev().filter(|node| node.has_parameters());
             layers.skip(last.into()).for_each(|node| node.frozen = true);
         }
-        Self { nodes, stats: lowering.stats.into() }
+        Self { nodes, stats: lowering.stats.into(), constants: constants as u64 }
     }
 
-    /// Number of parameters before the trained ones; `None` if nothing is trained, or if frozen ones follow.
+    /// Number of constants and parameters before the trained ones; `None` if nothing is trained, or if frozen ones follow.
     pub fn frozen(&self) -> Option<u64> {
         let stretches = |frozen: bool| {
             let nodes = self.nodes.iter().filter(move |node| node.frozen == frozen);
@@ -105,6 +112,8 @@ struct Lowering<'a> {
     graph: &'a Graph,
     mask: &'a WidthMask,
     offsets: Vec<u32>,
+    /// Constants so far.
+    constants: u32,
     /// Statistics so far.
     stats: u32,
     dropouts: u32,
@@ -151,6 +160,15 @@ impl Lowering<'_> {
                 inputs: last(&read),
                 units: last(&written),
                 reset_after,
+                weight: self.offset(weight),
+                recurrent: self.offset(recurrent),
+                bias: bias.map(|bias| self.offset(bias)),
+            }),
+            graph::Op::Recurrent { kind, weight, recurrent, bias } => Op::Recurrent(Recurrent {
+                kind,
+                steps: first(&read),
+                inputs: last(&read),
+                units: last(&written),
                 weight: self.offset(weight),
                 recurrent: self.offset(recurrent),
                 bias: bias.map(|bias| self.offset(bias)),
@@ -235,6 +253,20 @@ impl Lowering<'_> {
             graph::Op::Mul => {
                 let channels: u32 = self.sizes(self.graph.shape(node.inputs[1])).iter().product();
                 Op::Gate(Gate { channels, inner: len / channels.max(1) })
+            }
+            graph::Op::PRelu { slope, axes } => {
+                let one = Spread { len, channels: 1, inner: len };
+                let spread = axes.map_or(one, |axes| axes.spread(&written));
+                Op::PRelu(PRelu { spread, slope: self.offset(slope) })
+            }
+            graph::Op::Arithmetic { kind, with: graph::Constant::One(number) } => {
+                Op::Arithmetic(Arithmetic { kind, len, with: Constant::One(number) })
+            }
+            graph::Op::Arithmetic { kind, with: graph::Constant::Each(axes) } => {
+                let Spread { channels, inner, .. } = axes.spread(&written);
+                let at = self.constants;
+                self.constants += channels;
+                Op::Arithmetic(Arithmetic { kind, len, with: Constant::Each { channels, inner, at } })
             }
         })
     }

@@ -372,7 +372,8 @@ proptest! {
             let plain = compile(&graph, &mask, &PlanOptions { recompute: false, ..options }).unwrap();
             prop_assert!(plan.info.arena <= plain.info.arena);
         }
-        prop_assert_eq!(plan.info.params as usize, graph.layout().slice_len(&mask));
+        let held = graph.gather_constants(&mask).len() + graph.layout().slice_len(&mask);
+        prop_assert_eq!(plan.info.params as usize, held);
         prop_assert_eq!(plan.info.digest, graph.slice(&mask).unwrap().digest(&mask));
     }
 

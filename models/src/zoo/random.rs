@@ -1,12 +1,12 @@
 //! Random small models for property tests: every operation, residual branches, and values with several readers.
 
 use common::{
-    plan::{Activation, PoolKind},
+    plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind},
     rng::{Rng, derive},
 };
 
 use super::initial;
-use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+use crate::graph::{Axes, Builder, Graph, GraphError, Groups, Kernel, Param, RecurrentParams, ValueId};
 
 /// A model derived from the seed, with parameters whose gradients are not 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
@@ -18,6 +18,28 @@ pub fn random(seed: u64) -> (Graph, Vec<f32>) {
     parameters.iter_mut().for_each(|x| *x += 0.2 * (rng.unit_f32() - 0.5));
     (graph, parameters)
 }
+
+/// Every kind, some with a bound or without.
+const ACTIVATIONS: [Activation; 18] = [
+    Activation::Relu,
+    Activation::LeakyRelu { slope: 0.125 },
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+    Activation::Mish,
+    Activation::HardSwish,
+    Activation::HardSigmoid { alpha: 0.25, beta: 0.5 },
+    Activation::Clip { min: 0.0, max: 6.0 },
+    Activation::Clip { min: -0.25, max: f32::INFINITY },
+    Activation::Clip { min: f32::NEG_INFINITY, max: 0.5 },
+    Activation::Elu { alpha: 0.75 },
+    Activation::Selu,
+    Activation::Celu { alpha: 1.5 },
+    Activation::Softplus,
+    Activation::Softsign,
+];
 
 struct Sketch {
     builder: Builder,
@@ -41,7 +63,10 @@ impl Sketch {
         let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
         let steps = 2 + sketch.rng.below(8);
         match kind {
-            0 => sketch.repeat(steps, Self::on_vector)?,
+            0 => {
+                sketch.arithmetic()?;
+                sketch.repeat(steps, Self::on_vector)?;
+            }
             1 | 2 => sketch.repeat(steps, Self::on_image)?,
             _ => {
                 let (name, width) = (sketch.name(), sketch.size(5));
@@ -104,14 +129,15 @@ impl Sketch {
     }
 
     fn on_sequence(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(12) {
+        match self.rng.below(14) {
             0 | 1 => {
                 let (name, units, after) = (self.name(), self.size(5), self.coin());
-                let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
-                let bias = Some(Param::plain(format!("{name}.B"))).filter(|_| self.coin());
-                self.at = self.builder.gru(&name, self.at, units, after, weights, bias)?;
+                let params = RecurrentParams::named(&name, self.coin());
+                self.at = self.builder.gru(&name, self.at, units, after, params)?;
                 Ok(())
             }
+            11 => self.recurrent(RecurrentKind::Lstm),
+            12 => self.recurrent(RecurrentKind::Tanh),
             2 => {
                 let units = self.size(6);
                 self.dense(units)
@@ -152,7 +178,7 @@ impl Sketch {
     fn on_image(&mut self) -> Result<(), GraphError> {
         let channels = self.builder.sizes(self.at)[0] as u32;
         let name = self.name();
-        match self.rng.below(18) {
+        match self.rng.below(19) {
             0 | 1 => {
                 let (outputs, window) = (self.size(5), self.window());
                 self.conv(outputs, 1, window)
@@ -166,7 +192,7 @@ impl Sketch {
                 self.conv(outputs, if channels.is_multiple_of(2) { 2 } else { 1 }, window)
             }
             3 => self.activate(),
-            4 => {
+            4 | 17 => {
                 let kinds = [PoolKind::Max, PoolKind::Average, PoolKind::AveragePadded];
                 let kind = kinds[self.rng.below(3) as usize];
                 let window = self.window();
@@ -233,6 +259,13 @@ impl Sketch {
         let name = self.name();
         let (a, b) = if self.coin() { (before, self.at) } else { (self.at, before) };
         self.at = self.builder.add(&name, a, b)?;
+        Ok(())
+    }
+
+    fn recurrent(&mut self, kind: RecurrentKind) -> Result<(), GraphError> {
+        let (name, units) = (self.name(), self.size(5));
+        let params = RecurrentParams::named(&name, self.coin());
+        self.at = self.builder.recurrent(&name, self.at, units, kind, params)?;
         Ok(())
     }
 
@@ -312,11 +345,41 @@ impl Sketch {
     }
 
     fn activate(&mut self) -> Result<(), GraphError> {
-        let kinds =
-            [Activation::Relu, Activation::LeakyRelu { slope: 0.125 }, Activation::Sigmoid, Activation::Tanh];
-        let (name, kind) = (self.name(), kinds[self.rng.below(4) as usize]);
+        let (name, kind) = (self.name(), ACTIVATIONS[self.rng.below(ACTIVATIONS.len() as u64) as usize]);
         self.at = self.builder.activate(&name, self.at, kind);
+        match self.rng.below(6) {
+            0 | 1 => self.activate(),
+            2 => self.prelu(),
+            3 => self.arithmetic(),
+            _ => Ok(()),
+        }
+    }
+
+    fn prelu(&mut self) -> Result<(), GraphError> {
+        let (name, axes) = (self.name(), Some(self.axes()).filter(|_| self.coin()));
+        self.at = self.builder.prelu(&name, self.at, axes, Param::plain(format!("{name}.slope")))?;
         Ok(())
+    }
+
+    fn arithmetic(&mut self) -> Result<(), GraphError> {
+        let kinds = [ArithmeticKind::Add, ArithmeticKind::Sub, ArithmeticKind::Mul, ArithmeticKind::Div];
+        let (name, kind, axes) = (self.name(), kinds[self.rng.below(4) as usize], self.axes());
+        self.at = match self.coin() {
+            true => self.builder.with_number(&name, self.at, kind, 0.5 + self.rng.unit_f32())?,
+            false => {
+                let sizes = self.builder.sizes(self.at);
+                let count: usize = sizes.iter().skip(axes.first.into()).take(axes.count.into()).product();
+                let numbers = (0..count).map(|_| 0.5 + self.rng.unit_f32()).collect();
+                self.builder.with_constants(&name, self.at, kind, axes, numbers)?
+            }
+        };
+        Ok(())
+    }
+
+    /// The first axis, or the last.
+    fn axes(&mut self) -> Axes {
+        let rank = self.builder.shape(self.at).dims.len() as u8;
+        Axes { first: if self.coin() { 0 } else { rank - 1 }, count: 1 }
     }
 
     fn dropout(&mut self) -> Result<(), GraphError> {

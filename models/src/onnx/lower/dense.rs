@@ -1,6 +1,6 @@
 //! Matrix products with constant weights.
 
-use super::{Importer, float, integer, problem};
+use super::{Importer, bias::BiasAxis, float, integer, problem};
 use crate::{
     graph::{DimPart, Extent, FileLayout, Param},
     onnx::{
@@ -70,7 +70,10 @@ impl<'a> Importer<'a> {
             }
             None => None,
         };
-        let Some((bias, add)) = bias else { return self.dense(node, view, matrix, None) };
+        let Some((bias, add)) = bias else {
+            let bias = self.late_bias(node, matrix.outputs, BiasAxis::Last)?;
+            return self.dense(node, view, matrix, bias);
+        };
         let view = self.dense(node, view, matrix, Some(bias))?;
         if let Some(sum) = add.output.first() {
             self.taken.insert(sum);

@@ -2,7 +2,7 @@
 
 use common::plan::PoolKind;
 
-use super::{Importer, integer, integers, problem, text};
+use super::{Importer, bias::BiasAxis, integer, integers, problem, text};
 use crate::{
     graph::{Kernel, Param},
     onnx::{
@@ -14,13 +14,13 @@ use crate::{
 
 impl<'a> Importer<'a> {
     pub(super) fn conv(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        let groups = integer(node, "group").unwrap_or(1);
         let view = self.image(node)?;
-        let (name, weights) = self.weight(node, 1)?;
         let sizes = self.builder.sizes(view.value);
+        let (name, weights) = self.weight(node, 1)?;
         let [outputs, taps, kernel @ ..] = &weights.dims[..] else {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
         };
-        let groups = integer(node, "group").unwrap_or(1);
         let inputs = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(*taps));
         if kernel.len() + 1 != sizes.len() || inputs.as_ref() != sizes.first() {
             let text = format!("a kernel of shape {:?} does not fit an input of {sizes:?}", weights.dims);
@@ -41,7 +41,7 @@ impl<'a> Importer<'a> {
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
             }
-            None => None,
+            None => self.late_bias(node, outputs as usize, BiasAxis::First)?,
         };
         let (title, weight, groups) = (title(node), Param::plain(name), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;

@@ -1,92 +1,16 @@
-//! Sequences: tables of words, gated recurrent units, the last step.
+//! Sequences: tables of words and the last step. Recurrent layers are in [`super::cells`].
 
-use super::{Importer, float, integer, integers, problem, shape::place, text};
+use super::{Importer, integer, integers, problem, shape::place};
 use crate::{
     graph::{Param, ValueId},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{OnnxValue, SymbolicSize, TensorView, ViewAxis},
+        view::{SymbolicSize, TensorView, ViewAxis},
     },
 };
 
 impl<'a> Importer<'a> {
-    /// GRU of `[steps, N, inputs]` (layout 0) or `[N, steps, inputs]` (layout 1).
-    pub(super) fn gru(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        self.check_gru(node)?;
-        let view = self.input(node, 0)?;
-        let view = self.ordered(node, view)?;
-        let batch_first = integer(node, "layout").unwrap_or(0) == 1;
-        let (steps, width) = (ViewAxis::Dim(0), ViewAxis::Dim(1));
-        let expected = match batch_first {
-            true => vec![ViewAxis::Batch, steps.clone(), width.clone()],
-            false => vec![steps.clone(), ViewAxis::Batch, width.clone()],
-        };
-        if view.axes != expected {
-            return Err(problem(
-                node,
-                "does not read [steps, N, numbers]; check that the batch is the first axis of the model's input",
-            ));
-        }
-        let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
-        let inputs = self.builder.sizes(view.value)[1];
-        let size = units as usize;
-        let weight = self.gates(node, 1, &[3 * size, inputs])?;
-        let recurrent = self.gates(node, 2, &[3 * size, size])?;
-        let bias = match node.input.get(3).filter(|name| !name.is_empty()) {
-            Some(_) => Some(self.gates(node, 3, &[6 * size])?),
-            None => None,
-        };
-        let after = integer(node, "linear_before_reset").unwrap_or(0) != 0;
-        let value = self.builder.gru(&title(node), view.value, units, after, [weight, recurrent], bias)?;
-        if let Some(last) = node.output.get(1).filter(|name| !name.is_empty()) {
-            let value = self.builder.last(&format!("{}.last", title(node)), value)?;
-            let axes = match batch_first {
-                true => vec![ViewAxis::Batch, ViewAxis::One, ViewAxis::Dim(0)],
-                false => vec![ViewAxis::One, ViewAxis::Batch, ViewAxis::Dim(0)],
-            };
-            self.define(last, OnnxValue::Tensor(TensorView { value, axes }));
-        }
-        let axes = match batch_first {
-            true => vec![ViewAxis::Batch, steps, ViewAxis::One, width],
-            false => vec![steps, ViewAxis::One, ViewAxis::Batch, width],
-        };
-        Ok(self.named(node, TensorView { value, axes }))
-    }
-
-    fn check_gru(&self, node: &NodeProto) -> Result<(), ImportError> {
-        let direction = text(node, "direction").unwrap_or_else(|| "forward".to_owned());
-        if direction != "forward" {
-            return Err(problem(node, format!("runs {direction}; only forward is supported")));
-        }
-        if node.input.get(4).is_some_and(|name| !name.is_empty()) {
-            return Err(problem(node, "has sequences of different lengths, which is not supported"));
-        }
-        if float(node, "clip").is_some() || node.attribute.iter().any(|a| a.name.starts_with("activation")) {
-            return Err(problem(node, "has activations of its own; only the default ones are supported"));
-        }
-        match node.input.get(5).filter(|name| !name.is_empty()) {
-            Some(state) if self.uniform(state)? != Some(0.0) => {
-                Err(problem(node, "starts from another state than 0, which is not supported"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Parameters with an extra axis for the direction.
-    fn gates(&mut self, node: &NodeProto, place: usize, dims: &[usize]) -> Result<Param, ImportError> {
-        let (name, floats) = self.weight(node, place)?;
-        let expected: Vec<usize> = std::iter::once(1).chain(dims.iter().copied()).collect();
-        if floats.dims != expected {
-            return Err(problem(
-                node,
-                format!("'{name}' has shape {:?}; expected {expected:?}", floats.dims),
-            ));
-        }
-        self.weights.insert(name.clone(), floats.data);
-        Ok(Param::plain(name))
-    }
-
     /// A table of words, or one step of a sequence.
     pub(super) fn gather(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let table = node.input.first().map_or("", String::as_str);

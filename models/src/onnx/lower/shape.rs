@@ -42,28 +42,6 @@ impl<'a> Importer<'a> {
         Ok(TensorView::plain(value, rank))
     }
 
-    /// The same axes, with the numbers of a sample in their order; the batch may be anywhere.
-    pub(super) fn ordered(&mut self, node: &NodeProto, view: TensorView) -> Result<TensorView, ImportError> {
-        let dims = view.axes.iter().filter_map(|axis| match axis {
-            ViewAxis::Dim(dim) => Some(*dim),
-            _ => None,
-        });
-        let order: Vec<usize> = dims.collect();
-        if order.is_sorted() {
-            return Ok(view);
-        }
-        let value = self.in_order(node, view.value, &order)?;
-        let sizes = self.builder.sizes(view.value);
-        let target: Vec<u32> = order.iter().map(|&dim| sizes[dim] as u32).collect();
-        let value = self.builder.reshape(&format!("{}.input", title(node)), value, &target)?;
-        let mut next = 0..;
-        let axes = view.axes.into_iter().map(|axis| match axis {
-            ViewAxis::Dim(dim) => ViewAxis::Dim(next.next().unwrap_or(dim)),
-            other => other,
-        });
-        Ok(TensorView { value, axes: axes.collect() })
-    }
-
     /// Transposes the axes of a sample. Axes of size 1 stay where they are if the others are in order.
     fn in_order(
         &mut self,
@@ -208,7 +186,10 @@ impl<'a> Importer<'a> {
                 _ => return None,
             }
         }
-        (left.next().is_none() && axes.len() == target.len()).then_some(axes)
+        // A single number per sample may lose its axis.
+        let flat = axes == [ViewAxis::Batch];
+        let rest = left.all(|axis| flat && self.size(view, axis) == SymbolicSize::Fixed(1));
+        (rest && axes.len() == target.len()).then_some(axes)
     }
 
     pub(super) fn size(&self, view: &TensorView, axis: &ViewAxis) -> SymbolicSize {
@@ -234,7 +215,7 @@ impl<'a> Importer<'a> {
             let axes_left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
             axes_left.map(|(_, axis)| axis.clone()).collect::<Vec<_>>()
         };
-        if axes.iter().all(added) {
+        if axes.iter().all(added) || left(&view) == [ViewAxis::Batch] {
             return Ok(TensorView { axes: left(&view), ..view });
         }
         let plain = self.plain(node, view)?;
@@ -287,6 +268,8 @@ impl<'a> Importer<'a> {
             None if node.op_type == "Squeeze" => Some(
                 (0..rank).filter(|&at| self.size(&view, &view.axes[at]) == SymbolicSize::Fixed(1)).collect(),
             ),
+            // Since operator set 18.
+            None if integer(node, "noop_with_empty_axes").unwrap_or(0) != 0 => Some(vec![]),
             None => Some((0..rank).collect()),
         };
         axes.ok_or_else(|| problem(node, format!("has axes out of the range of {rank}")))

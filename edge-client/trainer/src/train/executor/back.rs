@@ -13,7 +13,7 @@ use crate::train::{
     Backend, Float,
     op::{
         activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last, norm,
-        pool, prelu, scale,
+        pool, prelu, recurrent, scale,
     },
     part::disjoint,
 };
@@ -31,7 +31,7 @@ pub(super) fn node<T: Float>(
         // No gradient is needed where nothing before this node is trained.
         return if is_trained(plan, node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
     };
-    gru_gates(node, arena, rows, dy.clone(), backend)?;
+    gates(node, arena, rows, dy.clone(), backend)?;
     if let Some(grad) = node.input.grad {
         input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
     }
@@ -186,6 +186,12 @@ fn input_grad<T: Float>(
                 arithmetic::backward(op.kind, operand(&op, numbers), dy, grad.add, dx);
             }
         }
+        Op::Recurrent(op) => {
+            full()?;
+            let [w, keep, dx] = disjoint(arena, [w, kept(node, rows), dx])?;
+            let layer = recurrent::RecurrentLayer::new(&op, rows);
+            recurrent::input_grad(backend, layer, keep, w, grad.add, dx);
+        }
         Op::Arrange(op) => {
             full()?;
             let [dy, dx] = disjoint(arena, [dy, dx])?;
@@ -294,6 +300,13 @@ fn param_grad<T: Float>(
             let [dslope, dy, x] = disjoint(arena, [first, dy, x])?;
             prelu::param_grad(&op.spread, factor, x, dy, dslope);
         }
+        Op::Recurrent(op) => {
+            full()?;
+            let (y, keep) = (output(node, node.output, rows), kept(node, rows));
+            let [dw, dr, db, x, y, keep] = disjoint(arena, [first, second, third, x, y, keep])?;
+            let layer = recurrent::RecurrentLayer::new(&op, rows);
+            recurrent::param_grad(backend, layer, factor, (x, y), keep, [dw, dr, db]);
+        }
         Op::Activate { .. }
         | Op::Pool(_)
         | Op::Add { .. }
@@ -307,21 +320,31 @@ fn param_grad<T: Float>(
     Ok(())
 }
 
-fn gru_gates<T: Float>(
+/// The gradients of the gates of a recurrent layer, which those of its input and parameters are made of.
+fn gates<T: Float>(
     node: &Node,
     arena: &mut [T],
     rows: usize,
     dy: Range<usize>,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    let Op::Gru(op) = node.op else { return Ok(()) };
-    full()?;
     let [_, recurrent, _] = parameters(node, 0);
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
-    let [recurrent, x, y, keep, dy, scratch] =
-        disjoint(arena, [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)])?;
-    let tape = gru::GruTape { x, y, keep, dy };
-    gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
+    let parts = [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)];
+    match node.op {
+        Op::Gru(op) => {
+            full()?;
+            let [recurrent, x, y, keep, dy, scratch] = disjoint(arena, parts)?;
+            let tape = gru::GruTape { x, y, keep, dy };
+            gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
+        }
+        Op::Recurrent(op) => {
+            full()?;
+            let [r, _, y, keep, dy, scratch] = disjoint(arena, parts)?;
+            recurrent::gates(backend, recurrent::RecurrentLayer::new(&op, rows), (y, dy), r, keep, scratch);
+        }
+        _ => {}
+    }
     Ok(())
 }
 

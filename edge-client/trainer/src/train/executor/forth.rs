@@ -13,7 +13,7 @@ use crate::{
         Backend, Float,
         op::{
             activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last,
-            norm, pool, prelu, scale,
+            norm, pool, prelu, recurrent, scale, sequence::RecurrentWeights,
         },
         part::disjoint,
     },
@@ -71,7 +71,7 @@ pub(super) fn node<T: Float>(
             full()?;
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
-            let weights = gru::GruWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
             gru::forward(backend, gru::GruSizes::new(&op, rows), x, &weights, keep, y);
         }
         Op::Dropout { rate, salt, .. } => {
@@ -121,6 +121,13 @@ pub(super) fn node<T: Float>(
             moved(arena, x, y.clone())?;
             let [numbers, y] = disjoint(arena, [constants(&op), y])?;
             arithmetic::forward(op.kind, operand(&op, numbers), y);
+        }
+        Op::Recurrent(op) => {
+            full()?;
+            let keep = kept(node, rows);
+            let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            recurrent::forward(backend, recurrent::RecurrentLayer::new(&op, rows), x, &weights, keep, y);
         }
         Op::Arrange(op) => {
             full()?;

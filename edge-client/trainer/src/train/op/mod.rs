@@ -19,7 +19,9 @@ pub(super) mod last;
 pub(super) mod norm;
 pub(super) mod pool;
 pub(super) mod prelu;
+pub(super) mod recurrent;
 pub(super) mod scale;
+pub(super) mod sequence;
 mod spread;
 
 use super::{Float, part::tail};
