@@ -7,6 +7,7 @@ use super::{BackwardStep, Grad, Node, Op, Operand, Pass, Plan, PlanInfo, frozen}
 /// Why a Plan is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PlanError {
     #[error("the plan has {nodes} nodes, this device stores {room}")]
     TooManyNodes { nodes: usize, room: usize },
@@ -138,7 +139,7 @@ impl Bounds {
 
     fn check(&self, node: &Node) -> Result<(), Fault> {
         let op = &node.op;
-        if !op.is_sound() || node.second.is_some() != matches!(op, Op::Add { .. }) {
+        if !op.is_sound() || node.second.is_some() != op.second().is_some() {
             return Err(Fault::Unsound);
         }
         let within = |(at, len): (u32, u64), limit| u64::from(at).saturating_add(len) <= limit;
@@ -148,6 +149,12 @@ impl Bounds {
         if let Op::BatchNorm { channels, stats, .. } = *op
             && !op.is_left_out()
             && !within((stats, 2 * u64::from(channels)), self.stats)
+        {
+            return Err(Fault::OutOfBounds);
+        }
+        if let Op::Arithmetic(arithmetic) = op
+            && !op.is_left_out()
+            && !arithmetic.constants().is_none_or(|stretch| within(stretch, self.params))
         {
             return Err(Fault::OutOfBounds);
         }
@@ -162,7 +169,10 @@ impl Bounds {
         };
         let grad = self.grad(&node.input, reads)?;
         let (second, second_grad) = match &node.second {
-            Some(port) => (Some(self.span(port.at, reads)?), self.grad(port, reads)?),
+            Some(port) => {
+                let reads = op.second().ok_or(Fault::Unsound)?;
+                (Some(self.span(port.at, reads)?), self.grad(port, reads)?)
+            }
             None => (None, None),
         };
         let in_place = op.may_work_in_place();
@@ -178,12 +188,18 @@ impl Bounds {
         let Some(output_grad) = output_grad else { return Ok(()) };
         let alive_input = op.backward_reads_input().then_some(input);
         let alive_output = op.backward_reads_output().then_some(output);
+        if cfg!(feature = "full") && alive_input.is_some() && output.overlaps(input) {
+            return Err(Fault::Overlap);
+        }
+        let alive_second = second.filter(|_| op.backward_reads_second());
         apart(&[Some(output_grad), alive_input, keep, scratch])?;
+        apart(&[Some(output_grad), alive_second])?;
         // The gradient may replace an output that is no longer read.
         apart(&[Some(output_grad), alive_output])?;
         for written in [grad, second_grad].into_iter().flatten() {
             apart(&[Some(written), alive_input, keep, scratch])?;
             apart(&[Some(written), alive_output])?;
+            apart(&[Some(written), alive_second])?;
             if written.overlaps(output_grad) && !(in_place && written.is(output_grad)) {
                 return Err(Fault::Overlap);
             }

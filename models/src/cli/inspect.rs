@@ -259,7 +259,7 @@ fn title(tier: usize, spec: &TierSpec) -> String {
 }
 
 fn axis_of(shape: &TensorShape) -> Option<u8> {
-    shape.dims.iter().find_map(|dim: &Dim| dim.axis).map(|axis| axis.0)
+    shape.dims.iter().find_map(|dim: &Dim| dim.axes().next()).map(|axis| axis.0)
 }
 
 fn hex(digest: u32) -> String {

@@ -72,7 +72,12 @@ impl Builder {
         let live = self.nodes.iter().map(|node| &node.shape).chain(&self.shapes);
         let (resolved, full, uncut) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
         let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
-        nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
+        for node in &mut nodes {
+            node.shape = resolved.shape(&node.shape);
+            if let Op::Part { before, .. } = &mut node.op {
+                *before = resolved.dim(*before);
+            }
+        }
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
         let output = Output { name: output.to_owned(), value, tail };
         let stats = stats.concat();

@@ -1,6 +1,6 @@
 //! The digest by which two ends check that they execute the same model.
 
-use common::{Dim, TensorShape, WidthMask, wire::Crc32};
+use common::{Dim, Part, TensorShape, WidthMask, wire::Crc32};
 
 use super::Graph;
 
@@ -24,6 +24,20 @@ impl Graph {
 
 struct Digest(Crc32);
 
+/// In place of the axis of a dimension of several parts; their number follows, then each of them. Axes are below 256.
+const PARTS: u32 = u32::MAX - 1;
+
+pub(super) fn words(dim: &Dim) -> Vec<u32> {
+    let words = |part: &Part| [part.axis.map_or(u32::MAX, |axis| u32::from(axis.0)), part.inner];
+    match dim.parts() {
+        [part] => [[dim.blocks()].as_slice(), &words(part)].concat(),
+        parts => {
+            let count = [dim.blocks(), PARTS, parts.len() as u32];
+            count.into_iter().chain(parts.iter().flat_map(words)).collect()
+        }
+    }
+}
+
 impl Digest {
     fn word(&mut self, word: u32) {
         self.0.update(&word.to_le_bytes());
@@ -37,7 +51,6 @@ impl Digest {
     }
 
     fn shape(&mut self, shape: &TensorShape) {
-        let axis = |dim: &Dim| dim.axis.map_or(u32::MAX, |axis| u32::from(axis.0));
-        self.words(shape.dims.iter().flat_map(|dim| [dim.blocks, axis(dim), dim.inner]));
+        self.words(shape.dims.iter().flat_map(words));
     }
 }

@@ -4,8 +4,10 @@ use common::mask::MaskError;
 
 use super::UncutAxis;
 
+/// Why a graph cannot be built.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum GraphError {
     #[error("the input of the model has {0} dimensions per sample; at most 4 are supported")]
     Rank(usize),
@@ -17,7 +19,7 @@ pub enum GraphError {
     DenseInput { node: String, expected: usize, got: String },
     #[error("'{0}' has no outputs, or more than 2^31")]
     DenseOutput(String),
-    #[error("the model has {0} parameters; at most 2^31 are supported")]
+    #[error("the model has {0} parameters, or as many numbers in one value; at most 2^31 are supported")]
     TooLarge(u64),
     #[error("the model has no parameters on the way from input to output, so there is nothing to train")]
     NothingToTrain,
@@ -32,6 +34,7 @@ pub enum GraphError {
 /// Why a tier cannot be cut out of a Graph.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SliceError {
     #[error(transparent)]
     Mask(#[from] MaskError),

@@ -61,8 +61,7 @@ impl Builder {
         let depthwise = groups > 1 && groups == inputs;
         let (groups, to, from) = if depthwise {
             // Output channel o reads input channel o / m, so both are cut together.
-            let to = Dim { inner: channels.inner * (outputs / inputs), ..channels };
-            (Groups::Each, to, Dim::fixed(1))
+            (Groups::Each, channels.spread(outputs / inputs), Dim::fixed(1))
         } else {
             let to = self.units(name, outputs)?;
             if groups > 1 {
@@ -83,15 +82,18 @@ impl Builder {
         Ok(self.push(name, Op::Conv { weight, bias, groups, window }, &[input], &shape))
     }
 
+    /// Applies a function to every number.
     pub fn activate(&mut self, name: &str, input: ValueId, kind: Activation) -> ValueId {
         let shape = self.shape(input).dims.clone();
         self.push(name, Op::Activate(kind), &[input], &shape)
     }
 
+    /// `max(x, 0)`.
     pub fn relu(&mut self, name: &str, input: ValueId) -> ValueId {
         self.activate(name, input, Activation::Relu)
     }
 
+    /// Maximum or mean over a window that moves.
     pub fn pool(
         &mut self,
         name: &str,
@@ -108,6 +110,15 @@ impl Builder {
 
     /// `[channels][1][1]`: the mean of every channel.
     pub fn global_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalPool)
+    }
+
+    /// `[channels][1][1]`: the largest number of every channel.
+    pub fn global_max_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalMaxPool)
+    }
+
+    fn pool_all(&mut self, name: &str, input: ValueId, op: Op) -> Result<ValueId, GraphError> {
         let dims = self.shape(input).dims.clone();
         let sizes = self.sizes(input);
         let fits = matches!(sizes.len(), 2 | 3) && sizes.iter().skip(1).all(|&size| size <= u16::MAX.into());
@@ -116,7 +127,7 @@ impl Builder {
         }
         let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
         let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
-        Ok(self.push(name, Op::GlobalPool, &[input], &shape))
+        Ok(self.push(name, op, &[input], &shape))
     }
 
     /// Adds two values of equal shape, whose axes become one.
@@ -139,13 +150,12 @@ impl Builder {
 
     /// Returns the value itself if a sample has only one axis.
     pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
-        match self.shape(input).dims.as_slice() {
-            [_] => input,
-            dims => {
-                let flat = flattened(dims);
-                self.push(name, Op::Flatten, &[input], &[flat])
-            }
+        let dims = self.shape(input).dims.clone();
+        if dims.len() == 1 {
+            return input;
         }
+        let flat = self.axes.flattened(&dims, name);
+        self.push(name, Op::Flatten, &[input], &[flat])
     }
 
     /// Changes the axes of the same numbers. Axes of equal size at either end are kept. A hidden axis that is merged or split is
@@ -221,13 +231,14 @@ impl Builder {
         };
         self.axes.pin(&steps, name, Reason::Positions);
         let to = self.units(name, units)?;
-        let gates = |blocks| Dim { blocks, ..to };
+        let gates = |blocks| to.repeated(blocks);
         let weight = self.param(weight, &[gates(3), from])?;
         let recurrent = self.param(recurrent, &[gates(3), to])?;
         let bias = bias.map(|bias| self.param(bias, &[gates(6)])).transpose()?;
         Ok(self.push(name, Op::Gru { weight, recurrent, bias, reset_after }, &[input], &[steps, to]))
     }
 
+    /// Drops numbers with probability `rate`, in training only.
     pub fn dropout(&mut self, name: &str, input: ValueId, rate: f32) -> Result<ValueId, GraphError> {
         if !(0.0..1.0).contains(&rate) {
             return Err(self.wrong(name, format!("drops a share of {rate}; it must be in [0, 1)")));
@@ -301,35 +312,9 @@ impl Builder {
     }
 }
 
-/// Merges several dimensions into one. At most one of them is hidden; those before it become its blocks, those after it its
-/// inner part.
-fn flattened(dims: &[Dim]) -> Dim {
-    let mut flat = Dim::fixed(1);
-    for dim in dims {
-        if dim.axis.is_some() {
-            flat = Dim { blocks: flat.blocks * flat.inner * dim.blocks, ..*dim };
-        } else {
-            flat.inner *= dim.blocks * dim.inner;
-        }
-    }
-    flat
-}
-
 #[cfg(test)]
 mod tests {
-    use common::AxisId;
-
     use super::*;
-
-    #[test]
-    fn flatten_keeps_the_hidden_axis_apart() {
-        let channels = Dim::units(AxisId(2));
-        let flat = flattened(&[channels, Dim::fixed(4), Dim::fixed(5)]);
-        assert_eq!(flat, Dim { blocks: 1, axis: Some(AxisId(2)), inner: 20 });
-        let last = flattened(&[Dim::fixed(4), Dim::fixed(5), channels]);
-        assert_eq!(last, Dim { blocks: 20, axis: Some(AxisId(2)), inner: 1 });
-        assert_eq!(flattened(&[Dim::fixed(4), Dim::fixed(5)]), Dim::fixed(20));
-    }
 
     #[test]
     fn wrong_sizes_are_refused() {

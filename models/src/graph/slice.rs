@@ -1,6 +1,6 @@
 //! The part of a Graph that a tier keeps: the same nodes with narrower hidden axes.
 
-use common::{WidthMask, slice};
+use common::{Layout, TensorShape, WidthMask, slice};
 
 use super::{Graph, Groups, Op, Reason, SliceError, UncutAxis};
 
@@ -48,9 +48,15 @@ impl Graph {
         let mut packed = Vec::new();
         for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
             let (all, kept) = (node.channels(&self.full), node.channels(mask));
+            let channels = TensorShape { dims: node.shape.dims.iter().take(1).copied().collect() };
+            let layout = Layout { full: &self.full, tensors: std::slice::from_ref(&channels) };
             for _ in 0..2 {
                 let (these, others) = rest.split_at(all);
-                packed.extend(these.iter().take(kept));
+                let mut slice = vec![0.0; kept];
+                // Both lengths are those of the layout.
+                let gathered = slice::gather(layout, mask, these, &mut slice);
+                debug_assert_eq!(gathered, Ok(()));
+                packed.extend(slice);
                 rest = others;
             }
         }

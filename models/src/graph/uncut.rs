@@ -12,23 +12,36 @@ use serde::Serialize;
 pub struct UncutAxis {
     /// The layers whose units it counts, in model order.
     pub layers: Vec<String>,
+    /// Number of units.
     pub width: u32,
     /// The node (or shared parameter) where it cannot be cut.
     pub node: String,
+    /// Why no tier cuts it.
     pub reason: Reason,
 }
 
+/// Why an axis stays whole.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
+    /// Its units are outputs of the model.
     Output,
+    /// It is the width of an embedding.
     Embedding,
     /// With a size that is never cut.
     Agrees,
+    /// Its channels fall into groups.
     Groups,
+    /// Its units are added to units at other places.
     Places,
+    /// A reshape merges it with another axis or splits it.
     Merged,
+    /// Its units are positions, such as pixels or steps.
     Positions,
+    /// A part of its units is taken.
+    Split,
+    /// A concatenation has too many parts.
+    Parts,
 }
 
 impl Reason {
@@ -36,7 +49,7 @@ impl Reason {
     pub fn is_by_design(self) -> bool {
         match self {
             Self::Output | Self::Embedding | Self::Agrees => true,
-            Self::Groups | Self::Places | Self::Merged | Self::Positions => false,
+            Self::Groups | Self::Places | Self::Merged | Self::Positions | Self::Split | Self::Parts => false,
         }
     }
 }
@@ -51,6 +64,8 @@ impl fmt::Display for Reason {
             Self::Places => "they are added to units at other places",
             Self::Merged => "a reshape merges them with another axis or splits them",
             Self::Positions => "they are used as positions (pixels, steps) and not as features",
+            Self::Split => "a part of them is taken, and a prefix of them is not a prefix of both parts",
+            Self::Parts => "a concatenation has more parts than a dimension may have",
         })
     }
 }

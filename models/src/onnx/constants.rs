@@ -57,6 +57,11 @@ impl<'a> Constants<'a> {
         self.tensor(name).map(|tensor| tensor.dims.len())
     }
 
+    /// Sizes of the axes; `None` if there is no constant of this name.
+    pub fn sizes(&self, name: &str) -> Option<Vec<i64>> {
+        self.tensor(name).map(|tensor| tensor.dims.clone())
+    }
+
     fn tensor(&self, name: &str) -> Option<&TensorProto> {
         self.0.get(name).map(|constant| match constant {
             Constant::Tensor(tensor) => *tensor,

@@ -3,10 +3,12 @@
 //! | ONNX | ours | module |
 //! |---|---|---|
 //! | Gemm; MatMul; Add of a constant to a MatMul | Dense (alpha and beta go into the weights) | [`dense`] |
-//! | Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels | Conv, Pool, GlobalPool | [`image`] |
+//! | Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool | Conv, Pool, GlobalPool | [`image`] |
+//! | ReduceMean, ReduceMax over pixels or steps | GlobalPool, StepPool | [`image`] |
 //! | BatchNormalization, LayerNormalization, GroupNormalization, and equivalent sequences of nodes | norms | [`norm`] |
 //! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
-//! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
+//! | Concat, Slice, Split, Pad, Mul of two values | Concat, Part, Pad, Mul | [`structure`] |
+//! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, Transpose, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
@@ -14,7 +16,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use common::plan::Activation;
+use common::plan::{Activation, PoolKind};
 
 use super::{
     constants::is_default_domain,
@@ -31,6 +33,7 @@ mod image;
 mod norm;
 mod recurrent;
 mod shape;
+mod structure;
 
 /// Reads everything that the output called `output` needs.
 pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportError> {
@@ -54,6 +57,8 @@ pub(super) struct Importer<'a> {
     readers: HashMap<&'a str, Vec<&'a NodeProto>>,
     /// First outputs of nodes that were merged into another node.
     taken: HashSet<&'a str>,
+    /// Values with zeros around them that their only reader adds: top, left, bottom, right.
+    padded: HashMap<&'a str, [u16; 4]>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -79,6 +84,7 @@ impl<'a> Importer<'a> {
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken: HashSet::new(),
+            padded: HashMap::new(),
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -133,8 +139,12 @@ impl<'a> Importer<'a> {
             "Tanh" => self.activate(node, Activation::Tanh),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
-            "GlobalAveragePool" => self.global_pool(node),
-            "ReduceMean" => self.reduce_mean(node),
+            "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(node),
+            "ReduceMean" => match self.spelled_layer_norm(node)? {
+                Some(view) => Ok(view),
+                None => self.reduce(node, PoolKind::Average),
+            },
+            "ReduceMax" => self.reduce(node, PoolKind::Max),
             "BatchNormalization" => self.batch_norm(node),
             "LayerNormalization" => self.layer_norm(node),
             "GroupNormalization" => self.group_norm(node),
@@ -142,6 +152,10 @@ impl<'a> Importer<'a> {
             "GRU" => self.gru(node),
             "Gather" => self.gather(node),
             "Slice" => self.slice(node),
+            "Split" => self.split(node),
+            "Concat" => self.concat(node),
+            "Pad" => self.pad(node),
+            "Mul" => self.mul(node),
             "Flatten" => self.flatten(node),
             "Reshape" => self.reshape(node),
             "Squeeze" => self.squeeze(node),

@@ -3,7 +3,7 @@
 
 use common::{
     TensorShape, WidthMask,
-    plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Window},
+    plan::{Arrange, Conv, Gate, Gru, Norm, Op, Pool, PoolKind, Window},
 };
 
 use crate::graph::{self, Graph, Groups, Kernel, ParamId};
@@ -20,7 +20,7 @@ pub struct ProgramNode {
     pub name: String,
     pub op: Op,
     pub input: usize,
-    /// The second operand of an Add.
+    /// The second operand of an op that has two.
     pub second: Option<usize>,
     /// Its parameters are not trained.
     pub frozen: bool,
@@ -138,12 +138,7 @@ impl Lowering<'_> {
             graph::Op::Pool { kind, window } => {
                 Op::Pool(Pool { kind, channels: first(&read), window: image(&read, window) })
             }
-            graph::Op::GlobalPool => {
-                let (height, width) = area(&read);
-                let size = [height as u16, width as u16];
-                let window = image(&read, Kernel { size, stride: size, pad: [0; 4] });
-                Op::Pool(Pool { kind: PoolKind::Average, channels: first(&read), window })
-            }
+            graph::Op::GlobalPool => Op::Pool(whole_image(&read, PoolKind::Average)),
             graph::Op::Add => Op::Add { len },
             graph::Op::Embed { table } => Op::Embed {
                 rows: read.iter().product(),
@@ -201,6 +196,46 @@ impl Lowering<'_> {
                 Op::BatchNorm { channels, inner: len / channels.max(1), epsilon, scale, bias, stats }
             }
             graph::Op::Last => Op::Last { steps: first(&read), width: last(&read) },
+            graph::Op::GlobalMaxPool => Op::Pool(whole_image(&read, PoolKind::Max)),
+            graph::Op::StepPool { kind } => {
+                // Steps are the rows of one image, and the kernel is one column of it.
+                let (height, width) = (first(&read), last(&read));
+                let (kernel, stride) = ([height as u16, 1], [1; 2]);
+                Op::Pool(Pool {
+                    kind,
+                    channels: 1,
+                    window: Window { height, width, kernel, stride, pad: [0; 4] },
+                })
+            }
+            graph::Op::Concat { axis } => {
+                let second = self.sizes(self.graph.shape(node.inputs[1]));
+                let (rows, first, inner) = around(&read, axis);
+                let second = around(&second, axis).1;
+                Op::Arrange(Arrange::Concat { rows, first: first * inner, second: second * inner })
+            }
+            graph::Op::Part { axis, before } => {
+                let (rows, width, inner) = around(&read, axis);
+                let (start, len) = (before.size(self.mask) as u32, around(&written, axis).1);
+                let (width, start, len) = (width * inner, start * inner, len * inner);
+                Op::Arrange(Arrange::Part { rows, width, start, len })
+            }
+            graph::Op::Pad { axis, before, after } => {
+                let (rows, width, inner) = around(&read, axis);
+                let (width, before, after) = (width * inner, before * inner, after * inner);
+                Op::Arrange(Arrange::Pad { rows, width, before, after })
+            }
+            graph::Op::Transpose { kept, moved } => {
+                let (kept, moved) = (usize::from(kept), usize::from(moved));
+                Op::Arrange(Arrange::Transpose {
+                    rows: read.iter().take(kept).product(),
+                    height: read.iter().skip(kept).take(moved).product(),
+                    width: read.iter().skip(kept + moved).product(),
+                })
+            }
+            graph::Op::Mul => {
+                let channels: u32 = self.sizes(self.graph.shape(node.inputs[1])).iter().product();
+                Op::Gate(Gate { channels, inner: len / channels.max(1) })
+            }
         })
     }
 
@@ -231,6 +266,21 @@ fn area(sizes: &[u32]) -> (u32, u32) {
         [_, length] => (1, length),
         _ => (0, 0),
     }
+}
+
+/// One number per channel.
+fn whole_image(sizes: &[u32], kind: PoolKind) -> Pool {
+    let (height, width) = area(sizes);
+    let size = [height as u16, width as u16];
+    let window = image(sizes, Kernel { size, stride: size, pad: [0; 4] });
+    Pool { kind, channels: sizes.first().copied().unwrap_or(0), window }
+}
+
+/// How many numbers an axis has, before and after it the products of the others.
+fn around(sizes: &[u32], axis: u8) -> (u32, u32, u32) {
+    let axis = usize::from(axis);
+    let size = sizes.get(axis).copied().unwrap_or(0);
+    (sizes.iter().take(axis).product(), size, sizes.iter().skip(axis + 1).product())
 }
 
 fn image(sizes: &[u32], kernel: Kernel) -> Window {

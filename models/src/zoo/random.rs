@@ -39,7 +39,7 @@ impl Sketch {
         };
         let builder = Builder::new("random", "x", &shape)?;
         let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
-        let steps = 1 + sketch.rng.below(6);
+        let steps = 2 + sketch.rng.below(8);
         match kind {
             0 => sketch.repeat(steps, Self::on_vector)?,
             1 | 2 => sketch.repeat(steps, Self::on_image)?,
@@ -58,7 +58,8 @@ impl Sketch {
             sketch.repeat(steps, Self::on_vector)?;
         }
         let classes = 1 + sketch.size(4);
-        sketch.dense(classes)?;
+        // With a bias, which learns even where zeros of a Pad are all that is left.
+        sketch.dense_with(classes, true)?;
         sketch.builder.finish("y", sketch.at, None)
     }
 
@@ -74,7 +75,7 @@ impl Sketch {
     }
 
     fn on_vector(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(6) {
+        match self.rng.below(10) {
             0 | 1 => {
                 let units = self.size(8);
                 self.dense(units)
@@ -82,6 +83,16 @@ impl Sketch {
             2 => self.activate(),
             3 => self.dropout(),
             4 => self.layer_norm(1),
+            5 => {
+                let units = self.size(5);
+                self.joined(0, |net| net.dense(units))
+            }
+            6 => self.part(0),
+            7 => self.pad(0),
+            8 => {
+                let width = self.builder.size(self.at) as u32;
+                self.gated(|net| net.dense(width))
+            }
             _ => {
                 let width = self.builder.size(self.at) as u32;
                 self.residual(|net| {
@@ -93,7 +104,7 @@ impl Sketch {
     }
 
     fn on_sequence(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(7) {
+        match self.rng.below(12) {
             0 | 1 => {
                 let (name, units, after) = (self.name(), self.size(5), self.coin());
                 let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
@@ -112,6 +123,25 @@ impl Sketch {
                 self.at = self.builder.last(&name, self.at)?;
                 Ok(())
             }
+            6 => {
+                let (name, max) = (self.name(), self.coin());
+                let kind = if max { PoolKind::Max } else { PoolKind::Average };
+                self.at = self.builder.step_pool(&name, self.at, kind)?;
+                Ok(())
+            }
+            7 => {
+                let units = self.size(4);
+                self.joined(1, |net| net.dense(units))
+            }
+            8 => {
+                let axis = self.rng.below(2) as u8;
+                if self.coin() { self.part(axis) } else { self.pad(axis) }
+            }
+            9 => self.transposed(),
+            10 => {
+                let width = self.builder.width(self.at) as u32;
+                self.gated(|net| net.dense(width))
+            }
             _ => {
                 let width = self.builder.width(self.at) as u32;
                 self.residual(|net| net.dense(width))
@@ -122,7 +152,7 @@ impl Sketch {
     fn on_image(&mut self) -> Result<(), GraphError> {
         let channels = self.builder.sizes(self.at)[0] as u32;
         let name = self.name();
-        match self.rng.below(11) {
+        match self.rng.below(18) {
             0 | 1 => {
                 let (outputs, window) = (self.size(5), self.window());
                 self.conv(outputs, 1, window)
@@ -162,10 +192,32 @@ impl Sketch {
                 self.layer_norm(axes)
             }
             8 => {
-                self.at = self.builder.global_pool(&name, self.at)?;
+                self.at = match self.coin() {
+                    true => self.builder.global_pool(&name, self.at)?,
+                    false => self.builder.global_max_pool(&name, self.at)?,
+                };
                 self.at = self.builder.flatten(&format!("{name}.flat"), self.at);
                 Ok(())
             }
+            11 | 12 => {
+                let outputs = self.size(4);
+                self.joined(0, |net| {
+                    let window = net.kernel(3, 1, 1);
+                    net.conv(outputs, 1, window)?;
+                    if net.coin() { net.activate() } else { Ok(()) }
+                })
+            }
+            13 => self.part(0),
+            14 => {
+                let axis = self.rng.below(self.builder.shape(self.at).dims.len() as u64) as u8;
+                self.pad(axis)
+            }
+            15 => self.transposed(),
+            16 => self.gated(|net| {
+                net.at = net.builder.global_pool(&format!("{name}.mean"), net.at)?;
+                let window = net.kernel(1, 1, 0);
+                net.conv(channels, 1, window)
+            }),
             _ => self.residual(|net| {
                 let window = net.kernel(3, 1, 1);
                 net.conv(channels, 1, window)?;
@@ -184,11 +236,69 @@ impl Sketch {
         Ok(())
     }
 
+    /// Joins the output of `branch` and its input.
+    fn joined(
+        &mut self,
+        axis: u8,
+        branch: impl Fn(&mut Self) -> Result<(), GraphError>,
+    ) -> Result<(), GraphError> {
+        let before = self.at;
+        branch(self)?;
+        let name = self.name();
+        let (a, b) = if self.coin() { (before, self.at) } else { (self.at, before) };
+        self.at = self.builder.concat(&name, a, b, axis)?;
+        Ok(())
+    }
+
+    /// Multiplies a value by the sigmoid of `branch`.
+    fn gated(&mut self, branch: impl Fn(&mut Self) -> Result<(), GraphError>) -> Result<(), GraphError> {
+        let before = self.at;
+        branch(self)?;
+        let (open, name) = (self.name(), self.name());
+        let gate = self.builder.activate(&open, self.at, Activation::Sigmoid);
+        self.at = self.builder.mul(&name, before, gate)?;
+        Ok(())
+    }
+
+    /// A random part of an axis.
+    fn part(&mut self, axis: u8) -> Result<(), GraphError> {
+        let size = self.builder.sizes(self.at)[usize::from(axis)] as u64;
+        // The last step alone is another operation.
+        let (name, start) = (self.name(), self.rng.below(size).min(size.saturating_sub(2)));
+        let len = 1 + self.rng.below(size - start);
+        self.at = self.builder.part(&name, self.at, axis, start as u32, len as u32)?;
+        Ok(())
+    }
+
+    /// The activation behind it keeps a convolution from doing it.
+    fn pad(&mut self, axis: u8) -> Result<(), GraphError> {
+        let (name, before, after) = (self.name(), self.size(3) - 1, self.size(2));
+        self.at = self.builder.pad(&name, self.at, axis, before, after)?;
+        self.activate()
+    }
+
+    /// A dense layer over what was another axis. Without axes of size 1, which do not move.
+    fn transposed(&mut self) -> Result<(), GraphError> {
+        let sizes = self.builder.sizes(self.at);
+        if sizes.contains(&1) {
+            return self.activate();
+        }
+        let (name, moved) = (self.name(), 1 + self.rng.below(sizes.len() as u64 - 1));
+        self.at = self.builder.transpose(&name, self.at, 0, moved as u8)?;
+        let units = self.size(6);
+        self.dense(units)
+    }
+
     fn dense(&mut self, units: u32) -> Result<(), GraphError> {
+        let bias = self.coin();
+        self.dense_with(units, bias)
+    }
+
+    fn dense_with(&mut self, units: u32, bias: bool) -> Result<(), GraphError> {
         let name = self.name();
         let inputs = self.builder.width(self.at);
-        let [weight, bias] = self.params(&name);
-        let bias = Some(bias).filter(|_| self.coin());
+        let [weight, shift] = self.params(&name);
+        let bias = bias.then_some(shift);
         self.at = self.builder.dense(&name, self.at, inputs, units, weight, bias)?;
         Ok(())
     }

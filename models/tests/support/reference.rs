@@ -62,6 +62,22 @@ impl Model<'_> {
                 gru(&self.param(weight), &self.param(recurrent), &bias, x, read[1], units, reset_after)
             }
             Op::Last => x[x.len() - read[1]..].to_vec(),
+            Op::GlobalMaxPool => x.chunks(inner(read[0])).map(largest).collect(),
+            Op::StepPool { kind } => {
+                let columns = (0..read[1]).map(|at| x.iter().skip(at).step_by(read[1]).copied());
+                let columns = columns.map(|column| column.collect::<Vec<_>>());
+                let mean = |column: &Vec<f64>| column.iter().sum::<f64>() / column.len() as f64;
+                columns
+                    .map(|column| if kind == PoolKind::Max { largest(&column) } else { mean(&column) })
+                    .collect()
+            }
+            Op::Concat { .. } | Op::Part { .. } | Op::Pad { .. } | Op::Transpose { .. } => {
+                self.arranged(node, inputs, &read, &written)
+            }
+            Op::Mul => {
+                let each = x.len() / inputs[1].len();
+                x.iter().enumerate().map(|(at, x)| x * inputs[1][at / each]).collect()
+            }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
                 let (scale, bias) = (self.param(scale), self.param(bias));
@@ -91,6 +107,43 @@ impl Model<'_> {
         }
     }
 
+    /// Every number of the output, by its index on every axis.
+    fn arranged(&self, node: &Node, inputs: &[&Vec<f64>], read: &[usize], written: &[usize]) -> Vec<f64> {
+        let one = |flat: usize| {
+            let mut at = index(flat, written);
+            match node.op {
+                Op::Concat { axis } => {
+                    let (axis, first) = (usize::from(axis), read[usize::from(axis)]);
+                    if at[axis] < first {
+                        return inputs[0][flat_index(&at, read)];
+                    }
+                    at[axis] -= first;
+                    inputs[1][flat_index(&at, &self.sizes(&self.graph.shape(node.inputs[1]).dims))]
+                }
+                Op::Part { axis, before } => {
+                    at[usize::from(axis)] += before.size(self.graph.full());
+                    inputs[0][flat_index(&at, read)]
+                }
+                Op::Pad { axis, before, .. } => {
+                    let axis = usize::from(axis);
+                    match at[axis].checked_sub(before as usize).filter(|&at| at < read[axis]) {
+                        Some(inside) => {
+                            at[axis] = inside;
+                            inputs[0][flat_index(&at, read)]
+                        }
+                        None => 0.0,
+                    }
+                }
+                Op::Transpose { kept, moved } => {
+                    at[usize::from(kept)..].rotate_right(moved.into());
+                    inputs[0][flat_index(&at, read)]
+                }
+                _ => unreachable!("moves no numbers"),
+            }
+        };
+        (0..written.iter().product()).map(one).collect()
+    }
+
     fn sizes(&self, dims: &[common::Dim]) -> Vec<usize> {
         dims.iter().map(|dim| dim.size(self.graph.full())).collect()
     }
@@ -113,7 +166,55 @@ fn activate(kind: Activation, x: f64) -> f64 {
         Activation::LeakyRelu { slope } => x.max(0.0) + f64::from(slope) * x.min(0.0),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Activation::Tanh => x.tanh(),
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
+        Activation::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+        }
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Mish => x * x.exp().ln_1p().tanh(),
+        Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        Activation::HardSigmoid { alpha, beta } => (f64::from(alpha) * x + f64::from(beta)).clamp(0.0, 1.0),
+        Activation::Clip { min, max } => x.clamp(min.into(), max.into()),
+        Activation::Elu { alpha } => x.max(0.0) + f64::from(alpha) * (x.min(0.0).exp() - 1.0),
+        Activation::Selu => {
+            1.050_700_987_355_480_5 * (x.max(0.0) + 1.673_263_242_354_377_2 * (x.min(0.0).exp() - 1.0))
+        }
+        Activation::Celu { alpha } => {
+            let alpha = f64::from(alpha);
+            x.max(0.0) + alpha * ((x.min(0.0) / alpha).exp() - 1.0)
+        }
+        Activation::Softplus => x.exp().ln_1p(),
+        Activation::Softsign => x / (1.0 + x.abs()),
     }
+}
+
+/// The error function by Simpson's rule.
+fn erf(x: f64) -> f64 {
+    const PANELS: usize = 200;
+    let h = x.clamp(-6.0, 6.0) / PANELS as f64;
+    let weight = |i: usize| match i {
+        0 | PANELS => 1.0,
+        _ if i % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    let sum: f64 = (0..=PANELS).map(|i| weight(i) * (-(i as f64 * h).powi(2)).exp()).sum();
+    sum * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn largest(numbers: impl AsRef<[f64]>) -> f64 {
+    numbers.as_ref().iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn index(mut flat: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (at, size) in index.iter_mut().zip(sizes).rev() {
+        (*at, flat) = (flat % size, flat / size);
+    }
+    index
+}
+
+fn flat_index(index: &[usize], sizes: &[usize]) -> usize {
+    index.iter().zip(sizes).fold(0, |flat, (at, size)| flat * size + at)
 }
 
 fn normal(row: &[f64], epsilon: f32) -> Vec<f64> {

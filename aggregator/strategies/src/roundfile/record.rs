@@ -35,13 +35,17 @@ use crate::{
 /// A round before it is combined.
 #[derive(Debug)]
 pub struct RoundDump<'a, U> {
+    /// The model under its tiers.
     pub model: &'a TieredModel,
+    /// The whole model before the round.
     pub parameters: &'a [f32],
     /// With the state before the round.
     pub method: &'a Method,
     /// Parameters of the strategy, as configured.
     pub params: &'a Map<String, Value>,
+    /// The participants with their numbers.
     pub cohort: &'a Cohort,
+    /// Where their updates are read from.
     pub updates: &'a mut U,
     /// The steps that the trial losses of the participants belong to.
     pub steps: &'a [f64],
@@ -49,8 +53,10 @@ pub struct RoundDump<'a, U> {
     pub gradients: &'a BTreeMap<DeviceId, Vec<f32>>,
 }
 
+/// Why a round cannot be recorded. `E` is the error of reading updates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum RecordError<E> {
     #[error("{path}: {source}")]
     Write { path: PathBuf, source: io::Error },
@@ -222,12 +228,18 @@ fn tier_entry<E>(
 }
 
 /// Every tensor of the flat vector: a dimension is `blocks x width of a hidden axis x inner` indices, of
-/// which a tier keeps the first widths in every block.
+/// which a tier keeps the first widths in every block. A concatenation has `parts`, each with an axis of its own.
 fn tensors(model: &TieredModel) -> Value {
     let graph = &model.graph;
     let offsets = graph.offsets(graph.full());
     let tensor = |((param, shape), offset): ((&models::graph::Param, &common::TensorShape), usize)| {
-        let dim = |dim: &common::Dim| json!({ "blocks": dim.blocks, "axis": dim.axis.map(|axis| axis.0), "inner": dim.inner });
+        let part = |part: &common::Part| json!({ "axis": part.axis.map(|axis| axis.0), "inner": part.inner });
+        let dim = |dim: &common::Dim| match dim.parts() {
+            [one] => {
+                json!({ "blocks": dim.blocks(), "axis": one.axis.map(|axis| axis.0), "inner": one.inner })
+            }
+            parts => json!({ "blocks": dim.blocks(), "parts": parts.iter().map(part).collect::<Vec<_>>() }),
+        };
         let sizes: Vec<usize> = shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         json!({
             "name": param.name,

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use common::{
     brief::SelfRegular,
-    plan::{Loss, Node, Pass, Plan},
+    plan::{Loss, Node, Pass, Plan, PlanError},
 };
 
 use super::{
@@ -37,6 +37,7 @@ fn convolves() -> Result<(), TrainError> {
 
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum PassMode {
     /// Dropout is active, determined by `seed` and `step`. Batch normalisation uses the statistics of the batch.
     Train { seed: u64, step: u32 },
@@ -263,6 +264,16 @@ fn outputs(plan: Plan<'_>, rows: usize) -> usize {
 
 fn input(node: &Node, at: u32, rows: usize) -> Range<usize> {
     span(at, rows.saturating_mul(node.op.sizes().0 as usize))
+}
+
+/// The place of the second operand; an error if there is none.
+fn second_operand(node: &Node, rows: usize) -> Result<Range<usize>, TrainError> {
+    let operand = node.second.ok_or(PlanError::Inconsistent)?;
+    Ok(second(node, operand.at, rows))
+}
+
+fn second(node: &Node, at: u32, rows: usize) -> Range<usize> {
+    span(at, rows.saturating_mul(node.op.second().unwrap_or(0) as usize))
 }
 
 fn output(node: &Node, at: u32, rows: usize) -> Range<usize> {

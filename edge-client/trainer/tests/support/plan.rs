@@ -3,8 +3,8 @@
 
 use common::{
     plan::{
-        Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan, PlanInfo, Pool,
-        PoolKind, Segments, Window,
+        Activation, Arrange, BackwardStep, Conv, Gate, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan,
+        PlanInfo, Pool, PoolKind, Segments, Window,
     },
     rng::Rng,
 };
@@ -146,6 +146,20 @@ impl Builder {
 
     pub fn last(&mut self, x: Value, steps: u32) -> Value {
         self.push(Op::Last { steps, width: self.len(x) / steps }, x, None)
+    }
+
+    pub fn arrange(&mut self, x: Value, op: Arrange) -> Value {
+        self.push(Op::Arrange(op), x, None)
+    }
+
+    pub fn concat(&mut self, x: Value, second: Value, rows: u32) -> Value {
+        let (a, b) = (self.len(x) / rows, self.len(second) / rows);
+        self.push(Op::Arrange(Arrange::Concat { rows, first: a, second: b }), x, Some(second))
+    }
+
+    pub fn gate(&mut self, x: Value, second: Value) -> Value {
+        let channels = self.len(second);
+        self.push(Op::Gate(Gate { channels, inner: self.len(x) / channels }), x, Some(second))
     }
 
     /// The last value becomes the outputs.

@@ -7,9 +7,12 @@
 //! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Part | Slice |
+//! | StepPool | ReduceMean or ReduceMax |
+//! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{Activation, PoolKind};
+use common::plan::PoolKind;
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -67,15 +70,7 @@ impl Writer<'_> {
                 let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
                 self.push(name, "Conv", inputs.into_iter().flatten().collect(), output, attributes);
             }
-            Op::Activate(kind) => {
-                let (op, attributes) = match kind {
-                    Activation::Relu => ("Relu", vec![]),
-                    Activation::LeakyRelu { slope } => ("LeakyRelu", vec![float("alpha", slope)]),
-                    Activation::Sigmoid => ("Sigmoid", vec![]),
-                    Activation::Tanh => ("Tanh", vec![]),
-                };
-                self.push(name, op, vec![input], output, attributes);
-            }
+            Op::Activate(kind) => self.activation(name, kind, input, output),
             Op::Pool { kind, window } => {
                 let mut attributes = window_attributes(&window, node.shape.dims.len() == 2);
                 let op = if kind == PoolKind::Max { "MaxPool" } else { "AveragePool" };
@@ -138,6 +133,38 @@ impl Writer<'_> {
                 self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
                 self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
             }
+            Op::Concat { axis } => {
+                self.push(name, "Concat", values, output, vec![integer("axis", i64::from(axis) + 1)]);
+            }
+            Op::Part { axis, before } => {
+                let start = before.size(self.graph.full()) as i64;
+                let len = shape_sizes(self.graph, &node.shape)[usize::from(axis)] as i64;
+                let starts = self.integers(&output, "starts", &[start]);
+                let ends = self.integers(&output, "ends", &[start + len]);
+                let axes = self.integers(&output, "axes", &[i64::from(axis) + 1]);
+                self.push(name, "Slice", vec![input, starts, ends, axes], output, vec![]);
+            }
+            Op::Pad { axis, before, after } => {
+                // All axes before, then all axes after; the batch is the first.
+                let rank = node.shape.dims.len() + 1;
+                let mut pads = vec![0; 2 * rank];
+                pads[usize::from(axis) + 1] = before.into();
+                pads[rank + usize::from(axis) + 1] = after.into();
+                let pads = self.integers(&output, "pads", &pads);
+                self.push(name, "Pad", vec![input, pads], output, vec![]);
+            }
+            Op::Transpose { kept, moved } => {
+                let mut order: Vec<i64> = (0..=node.shape.dims.len() as i64).collect();
+                order[usize::from(kept) + 1..].rotate_left(moved.into());
+                self.push(name, "Transpose", vec![input], output, vec![list("perm", &order)]);
+            }
+            Op::GlobalMaxPool => self.push(name, "GlobalMaxPool", vec![input], output, vec![]),
+            Op::StepPool { kind } => {
+                let op = if kind == PoolKind::Max { "ReduceMax" } else { "ReduceMean" };
+                let attributes = vec![list("axes", &[1]), integer("keepdims", 0)];
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::Mul => self.push(name, "Mul", values, output, vec![]),
         }
     }
 
@@ -220,7 +247,7 @@ pub fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
 }
 
-fn float(name: &str, value: f32) -> AttributeProto {
+pub fn float(name: &str, value: f32) -> AttributeProto {
     let (name, f) = (name.to_owned(), Some(value));
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }

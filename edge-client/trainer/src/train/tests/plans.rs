@@ -1,6 +1,6 @@
 //! Small Plans that together contain every operation.
 
-use common::plan::{Activation, Loss, PoolKind, Window};
+use common::plan::{Activation, Arrange, Loss, PoolKind, Window};
 
 use crate::data::DataError;
 use crate::train::{
@@ -29,7 +29,7 @@ impl Truth for Anything {
 
 /// Names and builders; `Options` are those of the layout.
 pub type Build = fn(Options) -> TestPlan;
-pub const ALL: [(&str, Build); 8] = [
+pub const ALL: [(&str, Build); 9] = [
     ("mlp", mlp),
     ("image", image),
     ("residual", residual),
@@ -38,6 +38,7 @@ pub const ALL: [(&str, Build); 8] = [
     ("tokens, reset before", |options| tokens(options, false)),
     ("sequence", sequence),
     ("numbers", numbers),
+    ("branches", branches),
 ];
 
 pub const BATCH: u16 = 3;
@@ -126,6 +127,29 @@ fn numbers(options: Options) -> TestPlan {
     let x = b.activate(x, Activation::Tanh);
     let _ = b.dense(x, 1, 3);
     b.finish(Loss::Squared, options)
+}
+
+/// Branches that are joined, cut, padded, transposed and multiplied.
+fn branches(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(2 * 4 * 3, BATCH);
+    let wide = b.arrange(x, Arrange::Pad { rows: 8, width: 3, before: 1, after: 2 });
+    let left = b.conv(wide, 3, 1, window(4, 6, 3, 1, 1));
+    let right = b.conv(wide, 2, 1, window(4, 6, 1, 1, 0));
+    let right = b.activate(right, Activation::Tanh);
+    let both = b.concat(left, right, 1);
+    let weights = b.pool(both, PoolKind::Average, Window { kernel: [4, 6], ..window(4, 6, 1, 1, 0) });
+    let weights = b.dense(weights, 1, 5);
+    let weights = b.activate(weights, Activation::Sigmoid);
+    let gated = b.gate(both, weights);
+    let middle = b.arrange(gated, Arrange::Part { rows: 5, width: 24, start: 7, len: 10 });
+    let turned = b.arrange(middle, Arrange::Transpose { rows: 1, height: 5, width: 10 });
+    let other = b.dense(turned, 10, 3);
+    let rows = b.concat(turned, other, 10);
+    let factors = b.dense(rows, 10, 8);
+    let factors = b.activate(factors, Activation::Tanh);
+    let product = b.gate(rows, factors);
+    let _ = b.dense(product, 1, 3);
+    b.finish(Loss::Softmax { classes: 3 }, options)
 }
 
 /// Classes of a softmax, or 1.
