@@ -81,6 +81,7 @@ pub struct FairnessLine {
 /// Devices that would have counted more without the guard.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Capped {
+    /// How many.
     pub devices: u64,
     /// The first of them.
     pub names: Vec<String>,

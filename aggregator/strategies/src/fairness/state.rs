@@ -48,7 +48,9 @@ pub struct KnobState {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnobNotes {
+    /// The noise of the measurement.
     pub noise: Option<Noise>,
+    /// Devices whose shares the guard bounded.
     pub capped: Capped,
 }
 
