@@ -20,6 +20,7 @@
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | an error code that both ends share | [`error`] |
 //! | AtomicFile, Secrecy | files on a shared machine (feature `std`) | `files` |
+//! | Array | an array of numbers in a file of NumPy (feature `std`) | `npy` |
 //! | printable text | text of a peer, escaped for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
@@ -39,6 +40,8 @@ pub mod layout;
 pub mod mask;
 pub mod message;
 pub mod metrics;
+#[cfg(feature = "std")]
+pub mod npy;
 #[cfg(feature = "std")]
 pub mod output;
 pub mod plan;

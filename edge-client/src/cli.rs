@@ -26,10 +26,13 @@ use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
 mod boards;
+mod data;
 mod examples;
 mod figures;
 #[cfg(feature = "infer")]
 mod predict;
+
+pub use data::DataTools;
 
 /// `fairtier device`, and the whole of `fairtier-client`.
 #[derive(clap::Args, Debug)]
@@ -126,7 +129,7 @@ struct RunArgs {
     device: Option<DeviceId>,
     #[command(flatten)]
     data: DataArgs,
-    /// CSV file with validation samples, in the columns of --csv; without it, every fifth training sample is kept for validation
+    /// CSV file with validation samples, in the columns of the others; without it, every fifth training sample is kept for validation
     /// in rounds that ask for it
     #[arg(long)]
     validation_csv: Option<PathBuf>,

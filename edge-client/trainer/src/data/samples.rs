@@ -74,12 +74,7 @@ impl Samples {
     }
 
     /// As [`with_attributes`](Self::with_attributes), where the fleet has this many classes.
-    pub fn with_attributes_of(
-        self,
-        attributes: &[u32],
-        count: u32,
-        classes: u32,
-    ) -> Result<Self, DataError> {
+    pub fn with_attributes_of(self, attributes: &[u32], count: u32, classes: u32) -> Result<Self, DataError> {
         let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row[0]);
         if attributes.len() != self.len() || rows.len() != self.len() {
             let (features, inputs) = (self.features.len(), self.inputs);

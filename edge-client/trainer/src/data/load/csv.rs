@@ -295,9 +295,11 @@ mod tests {
     #[test]
     fn a_first_sample_with_a_gap_or_a_word_is_no_header() {
         let text = |text: &str| load(text, "last", 1.0).unwrap_err();
-        for (line, named) in
-            [("1,?,0\n", "column 2 is `?`"), ("?,a,b\n", "column 1 is `?`"), ("1,2,idle\n", "column 3 is `idle`")]
-        {
+        for (line, named) in [
+            ("1,?,0\n", "column 2 is `?`"),
+            ("?,a,b\n", "column 1 is `?`"),
+            ("1,2,idle\n", "column 3 is `idle`"),
+        ] {
             let error = text(&format!("{line}1,2,0\n"));
             assert!(error.starts_with("data.csv:1: ") && error.contains(named), "{error}");
             assert!(error.contains("fairtier data schema"), "{error}");

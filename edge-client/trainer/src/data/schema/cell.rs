@@ -21,7 +21,9 @@ pub(super) enum Cell {
 pub enum FieldError {
     #[error("has no value; fill it in, remove the line, or set `missing` of the column in [data]")]
     Missing,
-    #[error("has no value, and there is nothing to learn from the line without it; fill it in or remove the line")]
+    #[error(
+        "has no value, and there is nothing to learn from the line without it; fill it in or remove the line"
+    )]
     NoTarget,
     #[error("`{0}` is not a number; correct it, or make the column a category in [data]")]
     NotNumber(String),
@@ -39,7 +41,8 @@ impl Schema {
         let missing = self.is_missing(field);
         let allowed = |allowed: bool| if allowed { Ok(Cell::Missing) } else { Err(FieldError::Missing) };
         match &column.kind {
-            Kind::Ignored => Ok(Cell::Unused),
+            // `Places` refuses CSV files for schemas with arrays.
+            Kind::Ignored | Kind::Array { .. } => Ok(Cell::Unused),
             Kind::Number { missing: rule, .. } if missing => allowed(*rule != Missing::Refuse),
             Kind::Category { missing: rule, .. } if missing => allowed(*rule != Missing::Refuse),
             Kind::Label { .. } | Kind::Target { .. } if missing => Err(FieldError::NoTarget),

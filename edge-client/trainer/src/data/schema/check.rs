@@ -11,7 +11,7 @@ const MAX_INPUTS: usize = 1 << 24;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    #[error("no column is of type `number` or `category`, so the model has no inputs")]
+    #[error("no column is of type `number`, `category` or `array`, so the model has no inputs")]
     NoInputs,
     #[error("a schema has at most {MAX_COLUMNS} columns and {MAX_INPUTS} inputs of the model")]
     TooLarge,
@@ -31,12 +31,18 @@ pub enum SchemaError {
     Levels { column: String, what: &'static str, got: usize, needed: &'static str },
     #[error("column `{column}` lists `{level}` twice")]
     LevelTwice { column: String, level: String },
-    #[error("column `{column}` lists `{level}`, which stands for a missing value; shorten `missing` of [data]")]
+    #[error(
+        "column `{column}` lists `{level}`, which stands for a missing value; shorten `missing` of [data]"
+    )]
     LevelMissing { column: String, level: String },
     #[error("the scaling of column `{0}` needs finite numbers, a deviation above 0 and `max` above `min`")]
     Scaling(String),
     #[error("column `{0}` cannot replace missing values by this: give a finite number or one of the levels")]
     Constant(String),
+    #[error("column `{0}` is an array and needs a shape of sizes above 0, such as [3, 32, 32]")]
+    Shape(String),
+    #[error("windows are formed of lines of a CSV file, which holds no array such as column `{0}`")]
+    WindowOfArray(String),
     #[error("a window needs a stride of at least 1 and 2 to 1,000,000 rows")]
     Window,
     #[error("windows take their label by majority; a regression has none")]
@@ -64,14 +70,14 @@ impl Schema {
         if self.columns.len() > MAX_COLUMNS || inputs > MAX_INPUTS {
             return Err(SchemaError::TooLarge);
         }
-        if inputs == 0 {
-            return Err(SchemaError::NoInputs);
-        }
         let mut names = HashSet::new();
         if let Some(twice) = self.columns.iter().find(|column| !names.insert(&column.name)) {
             return Err(SchemaError::ColumnTwice(twice.name.clone()));
         }
         self.columns.iter().try_for_each(|column| self.check_column(column))?;
+        if inputs == 0 {
+            return Err(SchemaError::NoInputs);
+        }
         self.check_roles()?;
         self.check_window()
     }
@@ -119,11 +125,20 @@ impl Schema {
             }
             Kind::Label { classes } if self.task == Task::Binary && classes.len() != 2 => {
                 let (what, got) = ("classes", classes.len());
-                Err(SchemaError::Levels { column: name(), what, got, needed: "2, or task = \"classification\"" })
+                Err(SchemaError::Levels {
+                    column: name(),
+                    what,
+                    got,
+                    needed: "2, or task = \"classification\"",
+                })
             }
             Kind::Label { classes } => self.check_levels(column, "classes", classes, (2, "at least 2")),
             Kind::Attribute { levels } => self.check_levels(column, "levels", levels, (2, "at least 2")),
-            Kind::Number { .. } | Kind::Target { .. } | Kind::Ignored => Ok(()),
+            Kind::Array { shape, .. } if shape.is_empty() || shape.contains(&0) => {
+                Err(SchemaError::Shape(name()))
+            }
+            Kind::Array { .. } if self.window.is_some() => Err(SchemaError::WindowOfArray(name())),
+            Kind::Number { .. } | Kind::Target { .. } | Kind::Array { .. } | Kind::Ignored => Ok(()),
         }
     }
 
@@ -139,7 +154,12 @@ impl Schema {
             return Err(SchemaError::Levels { column: name(), what, got: levels.len(), needed });
         }
         if levels.len() > MAX_LEVELS {
-            return Err(SchemaError::Levels { column: name(), what, got: levels.len(), needed: "at most 4096" });
+            return Err(SchemaError::Levels {
+                column: name(),
+                what,
+                got: levels.len(),
+                needed: "at most 4096",
+            });
         }
         let mut seen = HashSet::new();
         for level in levels {

@@ -7,7 +7,9 @@ use crate::data::load::CsvRow;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    #[error("has no header, because it holds numbers only; name the columns, or set `header = false` in [data]")]
+    #[error(
+        "has no header, because it holds numbers only; name the columns, or set `header = false` in [data]"
+    )]
     Numbers,
     #[error(
         "is the header, but the schema says `header = false`; set `header = true` in [data] or remove the line"
@@ -21,7 +23,13 @@ pub enum HeaderError {
     Extra { number: usize, name: String, hint: String },
     #[error("columns {first} and {second} are both called `{name}`; give each its own name")]
     Twice { first: usize, second: usize, name: String },
-    #[error("has {got} columns, the schema has {expected}; without a header all must be there, in the same order")]
+    #[error(
+        "is of a CSV file, but column `{0}` of the schema is an array; give an .npz file or a folder of images"
+    )]
+    Array(String),
+    #[error(
+        "has {got} columns, the schema has {expected}; without a header all must be there, in the same order"
+    )]
     Count { got: usize, expected: usize },
 }
 
@@ -36,6 +44,7 @@ pub(super) struct Places {
 impl Places {
     /// By name, from the header.
     pub(super) fn named(schema: &Schema, header: &CsvRow, targets: Targets) -> Result<Self, HeaderError> {
+        refuse_arrays(schema)?;
         let position = |name: &str| header.iter().position(|field| field == name);
         if header.iter().all(|field| field.parse::<f64>().is_ok())
             && !schema.columns.iter().any(|column| position(&column.name).is_some())
@@ -73,8 +82,10 @@ impl Places {
 
     /// In the order of the schema, from the first line of a file without a header.
     pub(super) fn ordered(schema: &Schema, first: &CsvRow, targets: Targets) -> Result<Self, HeaderError> {
+        refuse_arrays(schema)?;
         let all = schema.columns.len();
-        if first.len() == all && schema.columns.iter().zip(first).all(|(column, field)| column.name == field) {
+        if first.len() == all && schema.columns.iter().zip(first).all(|(column, field)| column.name == field)
+        {
             return Err(HeaderError::Unexpected);
         }
         let is_input = |kind: &Kind| !may_be_absent(kind, targets) || *kind == Kind::Ignored;
@@ -89,6 +100,11 @@ impl Places {
         };
         Ok(Self { fields: first.len(), at })
     }
+}
+
+fn refuse_arrays(schema: &Schema) -> Result<(), HeaderError> {
+    let array = schema.columns.iter().find(|column| matches!(column.kind, Kind::Array { .. }));
+    array.map_or(Ok(()), |column| Err(HeaderError::Array(column.name.clone())))
 }
 
 /// A counter that advances only when asked to.
@@ -107,6 +123,6 @@ fn may_be_absent(kind: &Kind, targets: Targets) -> bool {
     match kind {
         Kind::Ignored => true,
         Kind::Label { .. } | Kind::Target { .. } | Kind::Attribute { .. } => targets == Targets::Optional,
-        Kind::Number { .. } | Kind::Category { .. } => false,
+        Kind::Number { .. } | Kind::Category { .. } | Kind::Array { .. } => false,
     }
 }

@@ -15,10 +15,12 @@
 //! | `header` | which column of a file is which column of the schema |
 //! | `cell` | from the text of a field to numbers |
 //! | `read` | from a CSV file to samples |
+//! | `arrays` | from NumPy arrays and images to samples |
 //! | `window` | windows of a long recording |
 //! | `survey` | what a file holds, and all that does not fit |
 //! | `propose` | a schema from a file |
 
+mod arrays;
 mod binary;
 mod cell;
 mod check;
@@ -30,15 +32,16 @@ mod survey;
 mod text;
 mod window;
 
+pub use arrays::{read_any, read_pair};
 pub use binary::{DecodeError, SchemaDigest};
 pub use cell::FieldError;
 pub use check::SchemaError;
 pub use header::HeaderError;
 pub use propose::{Proposal, ProposeError, ProposeOptions};
 pub use read::{Table, Targets, read};
-pub use survey::{ColumnSurvey, Finding, Survey, survey};
+pub use survey::{ColumnSurvey, Finding, NumberRange, Survey, survey, survey_any};
 pub use text::{SchemaText, TextError};
-pub use window::Window;
+pub use window::{Layout, Window};
 
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +121,13 @@ pub enum Kind {
     },
     /// Not used.
     Ignored,
+    /// The array of a NumPy file, or the pixels of an image: as many inputs of the model as it has numbers.
+    Array {
+        /// Sizes of one sample, such as channels, height and width.
+        shape: Vec<u32>,
+        /// One scale for all its numbers.
+        scaling: Scaling,
+    },
 }
 
 /// What replaces a missing value.
@@ -188,6 +198,10 @@ impl Kind {
         match self {
             Self::Number { .. } => 1,
             Self::Category { levels, .. } => levels.len(),
+            // A product that overflows is refused by `check`.
+            Self::Array { shape, .. } => {
+                shape.iter().fold(1, |product: usize, &size| product.saturating_mul(size as usize))
+            }
             Self::Label { .. } | Self::Target { .. } | Self::Attribute { .. } | Self::Ignored => 0,
         }
     }
@@ -195,14 +209,18 @@ impl Kind {
     /// The scaling of a column of numbers.
     pub fn scaling(&self) -> Option<Scaling> {
         match self {
-            Self::Number { scaling, .. } | Self::Target { scaling } => Some(*scaling),
+            Self::Number { scaling, .. } | Self::Target { scaling } | Self::Array { scaling, .. } => {
+                Some(*scaling)
+            }
             _ => None,
         }
     }
 
     fn scaling_mut(&mut self) -> Option<&mut Scaling> {
         match self {
-            Self::Number { scaling, .. } | Self::Target { scaling } => Some(scaling),
+            Self::Number { scaling, .. } | Self::Target { scaling } | Self::Array { scaling, .. } => {
+                Some(scaling)
+            }
             _ => None,
         }
     }
@@ -216,6 +234,7 @@ impl Kind {
             Self::Target { .. } => "target",
             Self::Attribute { .. } => "attribute",
             Self::Ignored => "ignored",
+            Self::Array { .. } => "array",
         }
     }
 }
@@ -223,12 +242,12 @@ impl Kind {
 impl Schema {
     /// Inputs of the model.
     pub fn inputs(&self) -> usize {
-        self.window.as_ref().map_or(1, |window| window.rows as usize) * self.row_inputs()
+        self.window.as_ref().map_or(1, |window| window.rows as usize).saturating_mul(self.row_inputs())
     }
 
     /// Inputs of the model that one row fills.
     pub fn row_inputs(&self) -> usize {
-        self.columns.iter().map(|column| column.kind.inputs()).sum()
+        self.columns.iter().map(|column| column.kind.inputs()).fold(0, usize::saturating_add)
     }
 
     /// Outputs of the model.

@@ -102,7 +102,8 @@ impl Schema {
 fn is_header(row: &CsvRow) -> bool {
     let is_number = |field: &&str| field.parse::<f64>().is_ok() || is_missing(field);
     let numbers: Vec<&str> = row.iter().filter(is_number).filter(|field| !field.is_empty()).collect();
-    let counted = |from: usize| numbers.iter().enumerate().all(|(at, field)| *field == (at + from).to_string());
+    let counted =
+        |from: usize| numbers.iter().enumerate().all(|(at, field)| *field == (at + from).to_string());
     // Consecutive numbers alone may as well be a sample.
     let words = row.iter().filter(|field| !is_number(field)).count();
     words > 0 && (counted(0) || counted(1)) && row.iter().skip(1).all(|field| !field.is_empty())

@@ -60,7 +60,11 @@ impl Table {
         };
         let samples = match schema.attribute() {
             Some(levels) => samples.and_then(|samples| {
-                samples.with_attributes_of(&self.attributes, levels.len() as u32, schema.classes().len() as u32)
+                samples.with_attributes_of(
+                    &self.attributes,
+                    levels.len() as u32,
+                    schema.classes().len() as u32,
+                )
             }),
             None => samples,
         };
@@ -110,8 +114,7 @@ pub(super) type CellRow<'a> = (usize, Result<&'a [Cell], RowError>, &'a str);
 impl<'a> SchemaRows<'a> {
     pub(super) fn open(path: &Path, schema: &'a Schema, targets: Targets) -> Result<Self, LoadError> {
         let rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
-        let mut rows =
-            Self { schema, targets, rows, places: None, cells: Vec::new(), key: String::new() };
+        let mut rows = Self { schema, targets, rows, places: None, cells: Vec::new(), key: String::new() };
         if schema.header
             && let Some((line, header)) = rows.rows.read()?
         {
@@ -152,8 +155,10 @@ fn cells(schema: &Schema, places: &Places, row: &CsvRow, cells: &mut Vec<Cell>) 
         let cell = match place {
             Some(place) => {
                 let field = row.get(*place).unwrap_or_default();
-                schema.cell(column, field).map_err(|error| {
-                    RowError::Field { number: place + 1, name: column.name.clone(), error }
+                schema.cell(column, field).map_err(|error| RowError::Field {
+                    number: place + 1,
+                    name: column.name.clone(),
+                    error,
                 })?
             }
             None => Cell::Unused,

@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::{
     Kind, Schema, Targets,
+    arrays::read_any,
     cell::Cell,
     read::{SchemaRows, read},
 };
-use crate::data::load::LoadError;
+use crate::data::load::{Format, LoadError};
 
 /// Most lines that are listed one by one.
 const LISTED: usize = 20;
@@ -97,7 +98,11 @@ pub fn survey(path: &Path, schema: &Schema, targets: Targets) -> Result<Survey, 
                     match cell {
                         Cell::Number(value) => moments.add(f64::from(*value)),
                         Cell::Level(at) => {
-                            column.counts.get_mut(*at as usize).into_iter().for_each(|(_, count)| *count += 1);
+                            column
+                                .counts
+                                .get_mut(*at as usize)
+                                .into_iter()
+                                .for_each(|(_, count)| *count += 1);
                         }
                         Cell::Missing => column.missing += 1,
                         Cell::Unused => {}
@@ -116,12 +121,35 @@ pub fn survey(path: &Path, schema: &Schema, targets: Targets) -> Result<Survey, 
     Ok(found)
 }
 
+/// As [`survey`], of a file in any format. Arrays and images are only counted.
+pub fn survey_any(path: &Path, schema: &Schema, targets: Targets) -> Result<Survey, LoadError> {
+    if Format::of(path)? == Format::Csv {
+        return survey(path, schema, targets);
+    }
+    let table = read_any(path, schema, targets)?;
+    let mut columns = Vec::new();
+    for column in &schema.columns {
+        let mut found = ColumnSurvey::new(&column.name, &column.kind);
+        let levels: &[u32] = match column.kind {
+            Kind::Label { .. } => &table.labels,
+            Kind::Attribute { .. } => &table.attributes,
+            _ => &[],
+        };
+        for level in levels {
+            found.counts.get_mut(*level as usize).into_iter().for_each(|(_, count)| *count += 1);
+        }
+        columns.push(found);
+    }
+    let (rows, samples) = (table.len(), table.len());
+    Ok(Survey { rows, misfits: 0, samples, left_over: 0, findings: Vec::new(), columns })
+}
+
 impl ColumnSurvey {
     fn new(name: &str, kind: &Kind) -> Self {
         let levels = match kind {
             Kind::Category { levels, .. } | Kind::Attribute { levels } => levels.as_slice(),
             Kind::Label { classes } => classes.as_slice(),
-            Kind::Number { .. } | Kind::Target { .. } | Kind::Ignored => &[],
+            Kind::Number { .. } | Kind::Target { .. } | Kind::Array { .. } | Kind::Ignored => &[],
         };
         let counts = levels.iter().map(|level| (level.clone(), 0)).collect();
         Self { name: name.to_owned(), kind: kind.word(), missing: 0, counts, range: None }

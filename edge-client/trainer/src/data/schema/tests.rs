@@ -60,20 +60,56 @@ fn what_does_not_fit_is_named_with_its_remedy() {
     let error = |text: &str| table(text, &schema).unwrap_err();
     let rows = |rows: &str| error(&format!("age,height,work,sex,state\n{rows}"));
     for (found, expected) in [
-        (rows("1,1,office,f,idel\n"), "data.csv:2: column 5 (`state`) `idel` is none of the 3 classes in the schema; did you mean `idle`?; correct it, or add it to [data]"),
-        (rows("1,1,office,f,idle\n1,1,filed,f,idle\n"), "data.csv:3: column 3 (`work`) `filed` is none of the 3 levels in the schema; did you mean `field`?; correct it, or add it to [data]"),
-        (rows("x,1,office,f,idle\n"), "data.csv:2: column 1 (`age`) `x` is not a number; correct it, or make the column a category in [data]"),
-        (rows("1e99,1,office,f,idle\n"), "data.csv:2: column 1 (`age`) `1e99` is not finite, or too large; correct it"),
-        (rows("\"1,5\",1,office,f,idle\n"), "data.csv:2: column 1 (`age`) `1,5` has a decimal comma; write a point"),
-        (rows("1,1,office,f,?\n"), "data.csv:2: column 5 (`state`) has no value, and there is nothing to learn from the line without it; fill it in or remove the line"),
-        (rows("1,1,office,,idle\n"), "data.csv:2: column 4 (`sex`) has no value; fill it in, remove the line, or set `missing` of the column in [data]"),
+        (
+            rows("1,1,office,f,idel\n"),
+            "data.csv:2: column 5 (`state`) `idel` is none of the 3 classes in the schema; did you mean `idle`?; correct it, or add it to [data]",
+        ),
+        (
+            rows("1,1,office,f,idle\n1,1,filed,f,idle\n"),
+            "data.csv:3: column 3 (`work`) `filed` is none of the 3 levels in the schema; did you mean `field`?; correct it, or add it to [data]",
+        ),
+        (
+            rows("x,1,office,f,idle\n"),
+            "data.csv:2: column 1 (`age`) `x` is not a number; correct it, or make the column a category in [data]",
+        ),
+        (
+            rows("1e99,1,office,f,idle\n"),
+            "data.csv:2: column 1 (`age`) `1e99` is not finite, or too large; correct it",
+        ),
+        (
+            rows("\"1,5\",1,office,f,idle\n"),
+            "data.csv:2: column 1 (`age`) `1,5` has a decimal comma; write a point",
+        ),
+        (
+            rows("1,1,office,f,?\n"),
+            "data.csv:2: column 5 (`state`) has no value, and there is nothing to learn from the line without it; fill it in or remove the line",
+        ),
+        (
+            rows("1,1,office,,idle\n"),
+            "data.csv:2: column 4 (`sex`) has no value; fill it in, remove the line, or set `missing` of the column in [data]",
+        ),
         (rows("1,1,office,f\n"), "data.csv:2: has 4 columns where the first line has 5; correct the line"),
         (rows(""), "data.csv: holds no samples"),
-        (error("age,hight,work,sex,state\n"), "data.csv:1: has no column `height`; did you mean `hight`?; add it, or correct its name in [data]"),
-        (error("age,height,work,sex,state,weight\n"), "data.csv:1: column 6 (`weight`) is not in the schema; did you mean `height`?; add it to [data] with type \"ignored\", or set `extra = \"ignore\"`"),
-        (error("age,height,age,work,sex,state\n"), "data.csv:1: columns 1 and 3 are both called `age`; give each its own name"),
-        (error("1,2,3,4,5\n"), "data.csv:1: has no header, because it holds numbers only; name the columns, or set `header = false` in [data]"),
-        (error("?,2,office,m,idle\n1,2,office,m,idle\n"), "data.csv:1: has no column `age`; add it, or correct its name in [data]"),
+        (
+            error("age,hight,work,sex,state\n"),
+            "data.csv:1: has no column `height`; did you mean `hight`?; add it, or correct its name in [data]",
+        ),
+        (
+            error("age,height,work,sex,state,weight\n"),
+            "data.csv:1: column 6 (`weight`) is not in the schema; did you mean `height`?; add it to [data] with type \"ignored\", or set `extra = \"ignore\"`",
+        ),
+        (
+            error("age,height,age,work,sex,state\n"),
+            "data.csv:1: columns 1 and 3 are both called `age`; give each its own name",
+        ),
+        (
+            error("1,2,3,4,5\n"),
+            "data.csv:1: has no header, because it holds numbers only; name the columns, or set `header = false` in [data]",
+        ),
+        (
+            error("?,2,office,m,idle\n1,2,office,m,idle\n"),
+            "data.csv:1: has no column `age`; add it, or correct its name in [data]",
+        ),
     ] {
         assert_eq!(found, expected);
     }
@@ -101,7 +137,10 @@ fn predictions_need_no_label() {
     let text = "work,age,height\nfield,50,1.25\n";
     assert!(table(text, &schema).unwrap_err().contains("has no column `sex`"));
     let table = with_file(text, |path| read(path, &schema, Targets::Optional).unwrap());
-    assert_eq!((table.features, table.labels, table.attributes), (vec![1.0, 0.25, 0.0, 1.0, 0.0], vec![], vec![]));
+    assert_eq!(
+        (table.features, table.labels, table.attributes),
+        (vec![1.0, 0.25, 0.0, 1.0, 0.0], vec![], vec![])
+    );
 }
 
 #[test]
@@ -195,16 +234,55 @@ fn contradictions_are_refused() {
         (error(&both(""), "binary"), "column `y` lists 3 classes, needed are 2"),
         (error(&both(""), "regression"), "column `y` is a label, which regression does not use"),
         (error(x, "regression"), "needs a column of type `target`"),
-        (error(&both("{ name = \"z\", type = \"category\", levels = [] }"), "classification"), "lists 0 levels"),
-        (error(&both("{ name = \"z\", type = \"category\" }"), "classification"), "column `z` is a category and needs `levels`"),
-        (error(&both("{ name = \"z\", type = \"number\", levels = [\"a\"] }"), "classification"), "is a number and takes no `levels`"),
-        (error(&both("{ name = \"z\", type = \"category\", levels = [\"a\", \"a\"] }"), "classification"), "lists `a` twice"),
-        (error(&both("{ name = \"z\", type = \"category\", levels = [\"a\", \"na\"] }"), "classification"), "stands for a missing value"),
-        (error(&both("{ name = \"z\", type = \"category\", levels = [\"a\"], missing = \"mean\" }"), "classification"), "column `z` cannot replace"),
-        (error(&both("{ name = \"z\", type = \"number\", scaling = { mean = 1, deviation = 0 } }"), "classification"), "a deviation above 0"),
-        (error(&both("{ name = \"z\", type = \"number\", scaling = { min = 1, max = 1 } }"), "classification"), "`max` above `min`"),
-        (error(&both("{ name = \"z\", type = \"number\", scalling = 1 }"), "classification"), "unknown field `scalling`"),
-        (error(&both("{ name = \"z\", type = \"number\", scaling = \"flet\" }"), "classification"), "`none`, `fleet`"),
+        (
+            error(&both("{ name = \"z\", type = \"category\", levels = [] }"), "classification"),
+            "lists 0 levels",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"category\" }"), "classification"),
+            "column `z` is a category and needs `levels`",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"number\", levels = [\"a\"] }"), "classification"),
+            "is a number and takes no `levels`",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"category\", levels = [\"a\", \"a\"] }"), "classification"),
+            "lists `a` twice",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"category\", levels = [\"a\", \"na\"] }"), "classification"),
+            "stands for a missing value",
+        ),
+        (
+            error(
+                &both("{ name = \"z\", type = \"category\", levels = [\"a\"], missing = \"mean\" }"),
+                "classification",
+            ),
+            "column `z` cannot replace",
+        ),
+        (
+            error(
+                &both("{ name = \"z\", type = \"number\", scaling = { mean = 1, deviation = 0 } }"),
+                "classification",
+            ),
+            "a deviation above 0",
+        ),
+        (
+            error(
+                &both("{ name = \"z\", type = \"number\", scaling = { min = 1, max = 1 } }"),
+                "classification",
+            ),
+            "`max` above `min`",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"number\", scalling = 1 }"), "classification"),
+            "unknown field `scalling`",
+        ),
+        (
+            error(&both("{ name = \"z\", type = \"number\", scaling = \"flet\" }"), "classification"),
+            "`none`, `fleet`",
+        ),
         (error(&both("{ name = \"z\", type = \"image\" }"), "classification"), "unknown variant `image`"),
     ] {
         assert!(found.contains(expected), "{found}\n{expected}");
@@ -295,5 +373,97 @@ fn proposals_find_header_and_task() {
     let schema = propose("a,b\nno,2\nyes,4\n", &options).unwrap().schema;
     assert_eq!((schema.outputs(), schema.classes()), (1, &["no".to_owned(), "yes".to_owned()][..]));
     let wrong = ProposeOptions { label: Some("c".into()), ..ProposeOptions::default() };
-    assert!(propose("a,b\n1,2\n", &wrong).unwrap_err().contains("there is no column `c`; its columns are a, b"));
+    assert!(
+        propose("a,b\n1,2\n", &wrong).unwrap_err().contains("there is no column `c`; its columns are a, b")
+    );
+}
+
+mod arrays {
+    use common::npy::{Array, Data, write_archive};
+
+    use super::*;
+
+    fn schema() -> Schema {
+        Schema::from_toml(
+            r#"data = { task = "classification", columns = [
+                { name = "x", type = "array", shape = [1, 2], scaling = { min = 0, max = 2 } },
+                { name = "t", type = "number" },
+                { name = "y", type = "label", classes = ["cat", "dog"] } ] }"#,
+        )
+        .unwrap()
+    }
+
+    fn load(arrays: &[(&str, Array)], targets: Targets) -> Result<Table, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.npz");
+        let arrays: Vec<_> = arrays.iter().map(|(name, array)| ((*name).to_owned(), array.clone())).collect();
+        fs::write(&path, write_archive(&arrays).unwrap()).unwrap();
+        read_any(&path, &schema(), targets).map_err(|error| error.to_string())
+    }
+
+    fn array(shape: &[usize], data: Data) -> Array {
+        Array::new(shape, data).unwrap()
+    }
+
+    #[test]
+    fn arrays_are_found_by_name() {
+        let x = array(&[2, 1, 2], Data::F32(vec![2.0, 1.0, 0.0, 4.0]));
+        let t = array(&[2], Data::F64(vec![7.0, 8.0]));
+        let y = array(&[2, 1], Data::I64(vec![1, 0]));
+        let table = load(&[("y", y.clone()), ("t", t.clone()), ("x", x.clone())], Targets::Needed).unwrap();
+        assert_eq!((table.inputs, table.labels.as_slice()), (3, &[1, 0][..]));
+        assert_eq!(table.features, [1.0, 0.5, 7.0, 0.0, 2.0, 8.0]);
+        let unlabelled = load(&[("t", t.clone()), ("x", x.clone())], Targets::Optional).unwrap();
+        assert_eq!((unlabelled.len(), unlabelled.labels.len()), (2, 0));
+        let error = |arrays: &[(&str, Array)]| load(arrays, Targets::Needed).unwrap_err();
+        let with = |y: Array| error(&[("x", x.clone()), ("t", t.clone()), ("y", y)]);
+        assert!(error(&[("x", x.clone()), ("t", t.clone())]).contains("has no array `y`"));
+        assert!(
+            error(&[("x", x.clone()), ("t", t.clone()), ("Y", y)])
+                .contains("array `Y` is not in the schema; did you mean `y`?")
+        );
+        assert!(
+            with(array(&[2], Data::I64(vec![0, 2])))
+                .contains("array `y` has 2 at 1, the schema lists 2 from 0")
+        );
+        assert!(with(array(&[2], Data::F32(vec![0.0, 1.0]))).contains("holds no whole numbers"));
+        assert!(with(array(&[3], Data::I64(vec![0; 3]))).contains("array `y` has 3 samples"));
+        assert!(with(array(&[0, 1 << 40, 1 << 40], Data::I64(vec![]))).contains("has 0 samples"));
+    }
+
+    #[test]
+    fn csv_files_hold_no_arrays() {
+        assert!(
+            table("x,t,y\n1,2,cat\n", &schema())
+                .unwrap_err()
+                .contains("column `x` of the schema is an array")
+        );
+    }
+
+    #[cfg(feature = "images")]
+    #[test]
+    fn folders_are_the_classes() {
+        let schema = Schema::from_toml(
+            r#"data = { task = "classification", columns = [{ name = "pixels", type = "array", shape = [1, 1, 2] },
+                { name = "animal", type = "label", classes = ["dog", "cat"] }] }"#,
+        )
+        .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut image = Vec::new();
+        let mut encoder = png::Encoder::new(&mut image, 2, 1);
+        encoder.set_color(png::ColorType::Grayscale);
+        encoder.write_header().unwrap().write_image_data(&[255, 0]).unwrap();
+        for class in ["cat", "dog"] {
+            fs::create_dir(dir.path().join(class)).unwrap();
+            fs::write(dir.path().join(class).join("1.png"), &image).unwrap();
+        }
+        let table = read_any(dir.path(), &schema, Targets::Needed).unwrap();
+        assert_eq!((table.labels, table.features), (vec![1, 0], vec![1.0, 0.0, 1.0, 0.0]));
+        fs::create_dir(dir.path().join("dogs")).unwrap();
+        let error = read_any(dir.path(), &schema, Targets::Needed).unwrap_err().to_string();
+        assert!(
+            error.contains("dogs: is none of the 2 classes in the schema; did you mean `dog`?"),
+            "{error}"
+        );
+    }
 }

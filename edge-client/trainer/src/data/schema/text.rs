@@ -92,6 +92,8 @@ struct ColumnText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     classes: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Vec<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     missing: Option<MissingText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scaling: Option<ScalingText>,
@@ -106,6 +108,7 @@ enum KindText {
     Target,
     Attribute,
     Ignored,
+    Array,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -191,7 +194,7 @@ impl SchemaText {
 impl ColumnText {
     fn column(self) -> Result<Column, TextError> {
         self.check_keys()?;
-        let Self { name, kind, levels, classes, missing, scaling } = self;
+        let Self { name, kind, levels, classes, shape, missing, scaling } = self;
         let scaling = match scaling {
             None | Some(ScalingText::Word(ScalingWord::None)) => Scaling::None,
             Some(ScalingText::Word(ScalingWord::Fleet)) => Scaling::Fleet,
@@ -210,6 +213,7 @@ impl ColumnText {
             KindText::Target => Kind::Target { scaling },
             KindText::Attribute => Kind::Attribute { levels },
             KindText::Ignored => Kind::Ignored,
+            KindText::Array => Kind::Array { shape: shape.unwrap_or_default(), scaling },
         };
         Ok(Column { name, kind })
     }
@@ -223,10 +227,12 @@ impl ColumnText {
             KindText::Target => ("target", &["scaling"], None),
             KindText::Attribute => ("attribute", &["levels"], Some("levels")),
             KindText::Ignored => ("ignored column", &[], None),
+            KindText::Array => ("array", &["shape", "scaling"], Some("shape")),
         };
         let keys = [
             ("levels", self.levels.is_some()),
             ("classes", self.classes.is_some()),
+            ("shape", self.shape.is_some()),
             ("missing", self.missing.is_some()),
             ("scaling", self.scaling.is_some()),
         ];
@@ -254,11 +260,7 @@ fn number(column: &str, missing: Option<MissingText>) -> Result<Missing<f32>, Te
     })
 }
 
-fn level(
-    column: &str,
-    missing: Option<MissingText>,
-    levels: &[String],
-) -> Result<Missing<u32>, TextError> {
+fn level(column: &str, missing: Option<MissingText>, levels: &[String]) -> Result<Missing<u32>, TextError> {
     let wrong = || SchemaError::Constant(column.to_owned());
     Ok(match missing {
         None | Some(MissingText::Refuse) => Missing::Refuse,
@@ -266,7 +268,9 @@ fn level(
             let level = levels.iter().position(|level| *level == word).ok_or_else(wrong)?;
             Missing::Constant(level as u32)
         }
-        Some(MissingText::Mean | MissingText::Constant(ConstantText::Number(_))) => return Err(wrong().into()),
+        Some(MissingText::Mean | MissingText::Constant(ConstantText::Number(_))) => {
+            return Err(wrong().into());
+        }
     })
 }
 
@@ -299,6 +303,7 @@ impl From<&Column> for ColumnText {
             kind,
             levels: None,
             classes: None,
+            shape: None,
             missing: None,
             scaling: None,
         };
@@ -307,7 +312,9 @@ impl From<&Column> for ColumnText {
                 let missing = match missing {
                     Missing::Refuse => None,
                     Missing::Mean => Some(MissingText::Mean),
-                    Missing::Constant(value) => Some(MissingText::Constant(ConstantText::Number(decimal(*value)))),
+                    Missing::Constant(value) => {
+                        Some(MissingText::Constant(ConstantText::Number(decimal(*value))))
+                    }
                 };
                 Self { missing, scaling: scaling_text(*scaling), ..text(KindText::Number) }
             }
@@ -324,6 +331,9 @@ impl From<&Column> for ColumnText {
             Kind::Target { scaling } => Self { scaling: scaling_text(*scaling), ..text(KindText::Target) },
             Kind::Attribute { levels } => Self { levels: Some(levels.clone()), ..text(KindText::Attribute) },
             Kind::Ignored => text(KindText::Ignored),
+            Kind::Array { shape, scaling } => {
+                Self { shape: Some(shape.clone()), scaling: scaling_text(*scaling), ..text(KindText::Array) }
+            }
         }
     }
 }
@@ -332,13 +342,10 @@ fn scaling_text(scaling: Scaling) -> Option<ScalingText> {
     Some(match scaling {
         Scaling::None => return None,
         Scaling::Fleet => ScalingText::Word(ScalingWord::Fleet),
-        Scaling::Standard { mean, deviation } => ScalingText::Standard(StandardText {
-            mean: decimal(mean),
-            deviation: decimal(deviation),
-        }),
-        Scaling::Range { min, max } => {
-            ScalingText::Range(RangeText { min: decimal(min), max: decimal(max) })
+        Scaling::Standard { mean, deviation } => {
+            ScalingText::Standard(StandardText { mean: decimal(mean), deviation: decimal(deviation) })
         }
+        Scaling::Range { min, max } => ScalingText::Range(RangeText { min: decimal(min), max: decimal(max) }),
     })
 }
 

@@ -18,7 +18,12 @@ impl Proposal {
             Task::Binary => "1 output, the logit of the second class".to_owned(),
             Task::Regression => format!("{} number(s)", schema.outputs()),
         };
-        let _ = writeln!(text, "# {} samples. The model needs {} inputs and {outputs}.", self.rows, schema.inputs());
+        let _ = writeln!(
+            text,
+            "# {} samples. The model needs {} inputs and {outputs}.",
+            self.rows,
+            schema.inputs()
+        );
         let missing = MISSING.map(|missing| format!("\"{missing}\"")).join(", ");
         let _ = writeln!(text, "# A missing value is one of {missing}.");
         let _ = writeln!(text, "[data]\ntask = \"{}\"", schema.task.word());
@@ -37,13 +42,25 @@ impl Proposal {
 }
 
 /// The keys of a column, in the order they are written. Tables of TOML are sorted by name otherwise.
-const KEYS: [&str; 11] = [
-    "name", "type", "levels", "classes", "missing", "constant", "scaling", "mean", "deviation", "min", "max",
+const KEYS: [&str; 12] = [
+    "name",
+    "type",
+    "levels",
+    "classes",
+    "shape",
+    "missing",
+    "constant",
+    "scaling",
+    "mean",
+    "deviation",
+    "min",
+    "max",
 ];
 
 /// A column or its scaling on one line.
 fn inline(value: &Value) -> String {
     let Some(table) = value.as_table() else { return value.to_string() };
-    let keys = KEYS.iter().filter_map(|key| table.get(*key).map(|value| format!("{key} = {}", inline(value))));
+    let keys =
+        KEYS.iter().filter_map(|key| table.get(*key).map(|value| format!("{key} = {}", inline(value))));
     format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
 }
