@@ -16,6 +16,7 @@
 //! | sealed frame | a frame that a bridge cannot read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor that is sent in acknowledged chunks | [`transfer`] |
 //! | EnrolRequest | how a device asks for a certificate | [`enrol`] |
+//! | SchemaQuestion | how a device asks what the columns of its file mean (feature `std`) | `schema` |
 //! | Grant | what a certificate grants its device: until when, which tiers (feature `x509`) | `certificate` |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | an error code that both ends share | [`error`] |
@@ -50,6 +51,8 @@ pub mod printable;
 pub mod privacy;
 pub mod region;
 pub mod rng;
+#[cfg(feature = "std")]
+pub mod schema;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 pub mod slice;

@@ -25,6 +25,7 @@ use common::{DeviceId, message::Score, output::print};
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
+mod agreed;
 mod boards;
 mod data;
 mod examples;
@@ -233,19 +234,13 @@ fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Resu
 }
 
 fn run(args: &RunArgs) -> Result<()> {
-    let mut shard = args.data.shard()?;
+    let schema = agreed::schema(args)?;
+    let mut shard = args.data.shard_by(schema.as_ref())?;
     if let Some(file) = &args.validation_csv {
         let wrong = || format!("--validation-csv {}", file.display());
-        shard = shard.with_validation(args.data.csv_samples(file)?).with_context(wrong)?;
+        shard = shard.with_validation(args.data.csv_by(file, schema.as_ref())?).with_context(wrong)?;
     }
-    let device = match &args.device {
-        Some(device) => device.clone(),
-        None => {
-            let unnamed = "the file name of --identity is not a device name; give the name with --device";
-            let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
-            stem.parse().context(unnamed)?
-        }
-    };
+    let device = device_name(args)?;
     let identity = Identity::load(&args.identity)?;
     let privacy = args.privacy.beside(&args.identity)?;
     let client = Client {
@@ -272,6 +267,15 @@ fn run(args: &RunArgs) -> Result<()> {
     let how = if end.finished { "run is over" } else { "stopped before its end" };
     let json = json!({ "rounds": end.rounds, "finished": end.finished });
     say(args.format, &format!("{} rounds, {how}\n", end.rounds), &json)
+}
+
+fn device_name(args: &RunArgs) -> Result<DeviceId> {
+    if let Some(device) = &args.device {
+        return Ok(device.clone());
+    }
+    let unnamed = "the file name of --identity is not a device name; give the name with --device";
+    let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
+    stem.parse().context(unnamed)
 }
 
 fn report(event: &Event) {

@@ -35,6 +35,8 @@ pub enum DataArgsError {
     ReadSchema { path: PathBuf, source: std::io::Error },
     #[error("the schema gives columns a meaning and a scale; remove {0}")]
     SchemaAndOption(&'static str),
+    #[error("only `fairtier device run` gets the schema of a gateway; give a file with --schema FILE")]
+    NoGateway,
     #[error("{0} is for CSV files without a schema; remove it")]
     OnlyCsv(&'static str),
     #[error(
@@ -54,7 +56,7 @@ pub struct DataArgs {
     /// Samples: a CSV file, an .npz file, an .npy or IDX file with --labels, a folder of images, or `digits` (built in)
     #[arg(long = "data", value_name = "FILE", conflicts_with_all = ["csv", "images"])]
     pub file: Option<PathBuf>,
-    /// TOML file whose table [data] says what columns mean; see `fairtier data schema`
+    /// TOML file whose table [data] says what columns mean (see `fairtier data schema`), or `gateway` for that of the run
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
     /// IDX file with images, plain or .gz (pixels become pixel/255)
@@ -128,35 +130,40 @@ impl FromStr for Share {
 }
 
 impl DataArgs {
-    /// Everything the files (or the built-in set) hold.
+    /// Everything the files (or the built-in set) hold, by the schema of `--schema` if it is given.
     pub fn samples(&self) -> Result<Samples, DataArgsError> {
+        self.samples_by(self.local_schema()?.as_ref())
+    }
+
+    /// Everything the files (or the built-in set) hold, by this schema.
+    fn samples_by(&self, schema: Option<&Schema>) -> Result<Samples, DataArgsError> {
         let file = match (&self.file, &self.csv, &self.images) {
             (Some(file), ..) => file,
-            (None, Some(csv), _) => return self.csv_samples(csv),
+            (None, Some(csv), _) => return self.csv_by(csv, schema),
             (None, None, Some(images)) => return self.idx(images),
             (None, None, None) => return Err(DataArgsError::NoData),
         };
         if file.as_os_str() == "digits" {
-            return match (&self.schema, self.column_option()) {
+            return match (schema, self.column_option()) {
                 (Some(_), _) => Err(DataArgsError::SchemaAndOption("--data digits")),
                 (None, Some(option)) => Err(DataArgsError::OnlyCsv(option)),
                 (None, None) => Ok(Samples::of(&digits::all(), DataSplit::Train)?),
             };
         }
-        let (format, schema) = (Format::of(file)?, self.read_schema()?);
+        let format = Format::of(file)?;
         if let Some(option) = self.column_option().filter(|_| format != Format::Csv) {
             return Err(DataArgsError::OnlyCsv(option));
         }
         let labels = || self.labels.as_ref().ok_or(DataArgsError::NoLabels);
         match (format, schema) {
-            (Format::Csv, _) => self.csv_samples(file),
+            (Format::Csv, _) => self.csv_by(file, schema),
             (Format::Idx, _) => self.idx(file),
             (Format::Npy, Some(schema)) => {
-                Ok(schema::read_pair(file, labels()?, &schema)?.samples(&schema, file)?)
+                Ok(schema::read_pair(file, labels()?, schema)?.samples(schema, file)?)
             }
             (Format::Npy, None) => Ok(load::npy(file, labels()?)?),
             (Format::Npz | Format::Folder, Some(schema)) => {
-                Ok(schema::read_any(file, &schema, Targets::Needed)?.samples(&schema, file)?)
+                Ok(schema::read_any(file, schema, Targets::Needed)?.samples(schema, file)?)
             }
             (Format::Npz, None) => Ok(load::npz(file)?),
             (Format::Folder, None) => Ok(folder(file)?),
@@ -172,26 +179,39 @@ impl DataArgs {
     }
 
     /// What a CSV file holds: by the schema, or else with the columns and the scale that the arguments name.
-    pub fn csv_samples(&self, file: &Path) -> Result<Samples, DataArgsError> {
-        if let Some(schema) = self.read_schema()? {
-            return Ok(schema::read(file, &schema, Targets::Needed)?.samples(&schema, file)?);
+    pub fn csv_by(&self, file: &Path, schema: Option<&Schema>) -> Result<Samples, DataArgsError> {
+        if let Some(schema) = schema {
+            if let Some(option) = self.column_option() {
+                return Err(DataArgsError::SchemaAndOption(option));
+            }
+            return Ok(schema::read(file, schema, Targets::Needed)?.samples(schema, file)?);
         }
         let attribute = self.attribute.clone().map(|column| (column, self.attributes));
         let label = self.label_column.clone().unwrap_or(CsvColumn::Last);
         Ok(load::csv(file, &CsvOptions { label, scale: self.scale.unwrap_or(1.0), attribute })?)
     }
 
-    /// The schema of `--schema`, which the other options for columns contradict.
-    fn read_schema(&self) -> Result<Option<Schema>, DataArgsError> {
+    /// The schema of `--schema`, for commands that know no gateway.
+    fn local_schema(&self) -> Result<Option<Schema>, DataArgsError> {
         let Some(path) = &self.schema else { return Ok(None) };
-        if let Some(option) = self.column_option() {
-            return Err(DataArgsError::SchemaAndOption(option));
+        if self.asks_gateway() {
+            return Err(DataArgsError::NoGateway);
         }
         let schema = read_schema(path)?;
         match schema.fleet_columns().next() {
             Some(column) => Err(DataArgsError::FleetScale(column.to_owned())),
             None => Ok(Some(schema)),
         }
+    }
+
+    /// Whether `--schema gateway` is given.
+    pub fn asks_gateway(&self) -> bool {
+        self.schema.as_ref().is_some_and(|path| path.as_os_str() == "gateway")
+    }
+
+    /// The file that `--data` or `--csv` names.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.csv.as_deref())
     }
 
     /// An option that only CSV files without a schema need.
@@ -206,7 +226,12 @@ impl DataArgs {
 
     /// This device's part, divided into training and test samples.
     pub fn shard(&self) -> Result<VecShard, DataArgsError> {
-        let samples = self.samples()?;
+        self.shard_by(self.local_schema()?.as_ref())
+    }
+
+    /// As [`shard`](Self::shard), by this schema.
+    pub fn shard_by(&self, schema: Option<&Schema>) -> Result<VecShard, DataArgsError> {
+        let samples = self.samples_by(schema)?;
         let Share { index, count } = self.share;
         // Only samples with one label each can be divided by label.
         let labels = Some(samples.labels()).filter(|labels| labels.len() == samples.len());

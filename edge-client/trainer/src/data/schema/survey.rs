@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{
-    Kind, Schema, Targets,
+    Column, Kind, Scaling, Schema, Table, Targets,
     arrays::read_any,
     cell::Cell,
     read::{SchemaRows, read},
@@ -142,6 +142,49 @@ pub fn survey_any(path: &Path, schema: &Schema, targets: Targets) -> Result<Surv
     }
     let (rows, samples) = (table.len(), table.len());
     Ok(Survey { rows, misfits: 0, samples, left_over: 0, findings: Vec::new(), columns })
+}
+
+/// Mean and deviation of the columns whose scale the fleet agrees on, in the order of the schema.
+pub fn fleet_moments(path: &Path, schema: &Schema) -> Result<Vec<(f32, f32)>, LoadError> {
+    // Refuses what does not fit.
+    let table = read_any(path, schema, Targets::Needed)?;
+    let ranges: Vec<Option<NumberRange>> = match Format::of(path)? {
+        Format::Csv => {
+            let found = survey(path, schema, Targets::Needed)?;
+            found.columns.into_iter().map(|column| column.range).collect()
+        }
+        _ => array_ranges(&table, schema),
+    };
+    let fleet = |kind: &Kind| kind.scaling() == Some(Scaling::Fleet);
+    let columns = schema.columns.iter().zip(ranges).filter(|(column, _)| fleet(&column.kind));
+    let moments = |(column, range): (&Column, Option<NumberRange>)| match range {
+        Some(range) => Ok((range.mean as f32, range.deviation as f32)),
+        None => {
+            let problem = format!("column `{}` has no value at all, so it has no mean", column.name);
+            Err(LoadError::Format { path: path.into(), problem })
+        }
+    };
+    columns.map(moments).collect()
+}
+
+/// The ranges of columns in a table without windows.
+fn array_ranges(table: &Table, schema: &Schema) -> Vec<Option<NumberRange>> {
+    let (mut input, mut target) = (0, 0);
+    let range = |column: &Column| {
+        let mut moments = Moments::default();
+        let inputs = input..input + column.kind.inputs();
+        input = inputs.end;
+        for sample in table.features.chunks(table.inputs.max(1)) {
+            sample.get(inputs.clone()).into_iter().flatten().for_each(|value| moments.add(f64::from(*value)));
+        }
+        if matches!(column.kind, Kind::Target { .. }) {
+            let values = table.values.iter().skip(target).step_by(schema.outputs().max(1));
+            values.for_each(|value| moments.add(f64::from(*value)));
+            target += 1;
+        }
+        moments.range()
+    };
+    schema.columns.iter().map(range).collect()
 }
 
 impl ColumnSurvey {

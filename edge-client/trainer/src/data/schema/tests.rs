@@ -326,6 +326,22 @@ fn a_survey_lists_all_that_does_not_fit() {
     assert_eq!((good.misfits, good.samples), (0, 1));
 }
 
+#[test]
+fn the_fleet_is_told_the_moments_of_a_column() {
+    let schema = Schema::from_toml(
+        r#"data = { task = "regression", columns = [
+            { name = "x", type = "number", missing = "mean", scaling = "fleet" }, { name = "z", type = "number" },
+            { name = "y", type = "target", scaling = "fleet" }] }"#,
+    )
+    .unwrap();
+    let moments =
+        |text: &str| with_file(text, |path| fleet_moments(path, &schema).map_err(|error| error.to_string()));
+    assert_eq!(moments("x,z,y\n1,5,10\n?,5,20\n3,5,30\n").unwrap()[0], (2.0, 1.0));
+    assert_eq!(moments("x,z,y\n1,5,10\n3,5,30\n").unwrap(), [(2.0, 1.0), (20.0, 10.0)]);
+    assert!(moments("x,z,y\n1,5,no\n").unwrap_err().contains("column 3 (`y`) `no` is not a number"));
+    assert!(moments("x,z,y\n?,5,1\n").unwrap_err().contains("column `x` has no value at all"));
+}
+
 fn propose(text: &str, options: &ProposeOptions) -> Result<Proposal, String> {
     with_file(text, |path| Schema::propose(path, options).map_err(|error| error.to_string()))
 }
