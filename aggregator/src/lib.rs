@@ -7,6 +7,36 @@
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
+//!
+//! A gateway inside another program, with one enrolled device:
+//!
+//! ```
+//! use common::files::{Secrecy, write_file};
+//! use fairtier_aggregator::{ca::Authority, config::Config, server::Server};
+//! use strategies::Registry;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let temporary = tempfile::tempdir()?;
+//! # let dir = temporary.path();
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! // `dir` holds everything of the gateway. Keys that are absent have their defaults; port 0 is any free port.
+//! let config = Config::parse(r#"
+//!     model = { source = "mlp:4-16-3", tiers = [1.0, 0.5] }
+//!     run = { rounds = 10 }
+//!     server = { listen = "127.0.0.1:0" }
+//! "#)?;
+//! let identity = Authority::create(dir)?.enroll(&"cam-1".parse()?)?;
+//! write_file(&dir.join("cam-1.pem"), identity.as_bytes(), Secrecy::Secret)?;
+//!
+//! let server = Server::start(&Registry::standard(), &config, dir, None)?;
+//! println!("fairtier device run --server {} --identity cam-1.pem", server.address());
+//! // `server.finished().await` returns after ten rounds. The model is on disk from the start.
+//! assert!(dir.join("model.onnx").exists());
+//! server.stop().await?;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]

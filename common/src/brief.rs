@@ -93,6 +93,7 @@ impl Brief {
 /// How a gradient becomes a step. State starts fresh in every round.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Optimizer {
     /// `b = momentum * b + g` (`b = g` in the first step); `w -= lr * b`, or with Nesterov
     /// `w -= lr * (g + momentum * b)`.
@@ -170,6 +171,7 @@ pub struct SelfRegular {
 /// How the copy of a sample is made; every sample has its own draw.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Augment {
     /// Normal noise of this standard deviation on every number.
     Noise(f32),

@@ -23,9 +23,12 @@ const BLOCK_BYTES: usize = 4 + BLOCK;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
+    /// The bytes of the number itself, little-endian.
     #[default]
     F32,
+    /// Half precision.
     F16,
+    /// Blocks of 64 numbers with one scale.
     Int8,
 }
 

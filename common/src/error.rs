@@ -87,6 +87,7 @@ codes! {
     NoiseTooWeak = 44, "requested noise is below what the owner of the device requires", since 5, before LeftOut;
     PrivacySpent = 45, "device has sent all answers with noise that its owner allows", since 5, before LeftOut;
     AlreadyEnrolled = 46, "a device of this name is enrolled or was revoked; the token may not replace it", since 5, before UnknownDevice;
+    TooOld = 47, "device's program is older than an operation of the model", since 7, before LeftOut;
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";
@@ -114,6 +115,8 @@ impl fmt::Display for Code {
         write!(f, "E{:02} {}", self.number(), self.text())
     }
 }
+
+impl core::error::Error for Code {}
 
 impl From<Code> for u16 {
     fn from(code: Code) -> Self {
@@ -183,5 +186,6 @@ mod tests {
         for code in [Code::NoiseTooWeak, Code::PrivacySpent] {
             assert_eq!((code.for_version(4), code.for_version(5)), (Code::LeftOut, code));
         }
+        assert_eq!(Code::TooOld.for_version(6), Code::LeftOut);
     }
 }

@@ -25,8 +25,37 @@
 //! | printable text | text of a peer, escaped for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
+//! A tier of half the width holds the first half of a layer's units. Both tiers hold these parameters, so updates of both are
+//! averaged there:
+//!
+//! ```
+//! use fairtier_common::{AxisId, Dim, Layout, Tier, TensorShape, WidthMask, region::RegionSpans, slice};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A dense layer with 4 units and 2 inputs: its weights, then its biases.
+//! let units = Dim::units(AxisId(0));
+//! let tensors = [&[units, Dim::fixed(2)][..], &[units]].map(TensorShape::new);
+//! let tensors = tensors.into_iter().collect::<Option<Vec<_>>>().ok_or("too many dimensions")?;
+//! let full = WidthMask::full(&[4])?;
+//! let layout = Layout { full: &full, tensors: &tensors };
+//!
+//! // What a device in a tier of half the width is sent.
+//! let half = full.at_rate(0.5)?;
+//! let model: Vec<f32> = (0..12u8).map(f32::from).collect();
+//! let mut sent = vec![0.0; layout.slice_len(&half)];
+//! slice::gather(layout, &half, &model, &mut sent)?;
+//! assert_eq!(sent, [0.0, 1.0, 2.0, 3.0, 8.0, 9.0]);
+//!
+//! // Which of the two tiers hold which parameters: both, or only the wide one.
+//! let masks = [full.clone(), half];
+//! let spans: Vec<_> = RegionSpans::new(layout, &masks).map(|span| (span.start, span.tiers.len())).collect();
+//! assert_eq!(spans, [(0, 2), (4, 1), (8, 2), (10, 1)]);
+//! # Ok(())
+//! # }
+//! ```
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod brief;
 #[cfg(feature = "x509")]

@@ -19,6 +19,7 @@ pub struct WidthMask {
 /// Why widths do not fit a model.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum MaskError {
     #[error("a model has at most {MAX_AXES} hidden axes")]
     TooManyAxes,

@@ -19,21 +19,31 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Numbers with a shape, row-major.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Array {
+    /// Sizes of the axes; empty for a single number.
     pub shape: Vec<usize>,
+    /// Row-major.
     pub data: Data,
 }
 
+/// Numbers of one type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Data {
+    /// `float32`
     F32(Vec<f32>),
+    /// `float64`
     F64(Vec<f64>),
+    /// `int32`
     I32(Vec<i32>),
+    /// `int64`
     I64(Vec<i64>),
+    /// `uint8`
     U8(Vec<u8>),
 }
 
+/// Why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum NpyError {
     #[error("this is not an .npy file; write one with numpy.save")]
     Magic,
@@ -68,6 +78,7 @@ pub enum NpyError {
 }
 
 impl Data {
+    /// How many numbers there are.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
@@ -78,6 +89,7 @@ impl Data {
         }
     }
 
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -116,6 +128,7 @@ impl Data {
 }
 
 impl Array {
+    /// Refuses numbers that do not fill the shape.
     pub fn new(shape: &[usize], data: Data) -> Result<Self, NpyError> {
         let shape = shape.to_vec();
         match count(&shape) == Some(data.len()) {
@@ -124,6 +137,7 @@ impl Array {
         }
     }
 
+    /// A single number.
     pub fn scalar(value: f64) -> Self {
         Self { shape: vec![], data: Data::F64(vec![value]) }
     }

@@ -10,8 +10,9 @@
 //! `weights` are trained in place. The segments that follow are optional ([`Segments`]) and in this order. Everything after
 //! them is placed by lifetime. An inference Plan has weights, statistics and activations only.
 //!
-//! A Plan may train the last layers only. Nodes without a gradient are then a frozen prefix. Segments cover the trained
-//! parameters only ([`Plan::trained`]): they begin with the first parameter of a node that has a gradient.
+//! `weights` begin with the constants of [`Op::Arithmetic`], which are never trained. A Plan may also train the last layers
+//! only: nodes without a gradient are then part of a frozen prefix. Segments cover the trained parameters only
+//! ([`Plan::trained`]): they begin with the first parameter of a node that has a gradient.
 //!
 //! # Execution
 //! 1. Forward: nodes `0..forward` in order.
@@ -24,13 +25,17 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
+mod activation;
 mod check;
+mod elementwise;
 mod op;
 #[cfg(test)]
 mod tests;
 
+pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
 pub use check::PlanError;
-pub use op::{Activation, Conv, Gru, Norm, Op, Pool, PoolKind, Window};
+pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
+pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Window};
 
 /// Nodes that a device stores by default.
 pub const MAX_NODES: usize = 64;
@@ -48,7 +53,7 @@ pub struct PlanInfo {
     pub loss: Loss,
     /// Samples per pass that the arena has room for.
     pub batch: u16,
-    /// Parameters of the slice.
+    /// Numbers of the weights: constants and parameters of the slice.
     pub params: u32,
     /// Numbers of normalisation statistics; see [`Op::BatchNorm`].
     pub stats: u32,
@@ -100,6 +105,7 @@ impl Segments {
 
 /// How outputs and targets become a loss. Always a mean over the targets of a batch.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Loss {
     /// Softmax cross-entropy from logits. One class label for every `classes` outputs, so that a
     /// sequence model has one per token.

@@ -5,15 +5,16 @@
 //!                                                    <- Welcome, then a tail: the version both use
 //! ```
 //! New fields are appended to a message as its tail. A peer ignores the part of a tail that it does not know. Messages and
-//! codes that are newer than the agreed version are left out or replaced ([`crate::message::ToDevice::for_version`]).
+//! codes that are newer than the agreed version are left out or replaced ([`crate::message::ToDevice::for_version`]). A device
+//! is refused if its Plan has an operation that is newer ([`crate::plan::Op::since`]).
 //!
 //! Peers of protocol 4 accept no tail, so a device must know before Hello that the gateway does: on QUIC by ALPN
 //! ([`crate::wire::ALPN`]), on a serial line by the version of the seal. A Hello without a tail is protocol 4.
 
 use serde::{Deserialize, Serialize};
 
-/// The newest protocol of this program. Raised whenever a message changes.
-pub const PROTOCOL_VERSION: u8 = 6;
+/// The newest protocol of this program. Raised whenever a message changes, or a Plan has new operations.
+pub const PROTOCOL_VERSION: u8 = 7;
 
 /// The first protocol in which devices report a validation loss.
 pub const VALIDATION_SINCE: u8 = 6;
@@ -60,7 +61,7 @@ mod tests {
             (range(4, 5), range(4, 4), Some(4)),
             (range(4, 5), range(5, 9), Some(5)),
             (Versions::OURS, range(4, 5), Some(5)),
-            (Versions::OURS, range(4, 9), Some(6)),
+            (Versions::OURS, range(4, 9), Some(7)),
             (range(5, 6), range(4, 4), None),
             (range(7, 8), range(4, 5), None),
             // An inverted range contains nothing.

@@ -39,6 +39,7 @@ const CHUNK: u8 = 1;
 /// Why a frame or message is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum WireError {
     #[error("frame is too short, too long or of unknown kind")]
     BadFrame,
@@ -67,6 +68,7 @@ impl WireError {
 
 /// A frame with a valid checksum and format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Frame<'a> {
     /// One encoded message, and perhaps a tail.
     Control(&'a [u8]),

@@ -12,7 +12,8 @@ use fairtier_common::{
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
-        Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Op, Operand, Pass, PlanInfo, Segments, Window,
+        Activation, Arithmetic, ArithmeticKind, BackwardStep, Constant, Conv, Grad, Gru, Loss, Node, Op,
+        Operand, PRelu, Pass, PlanInfo, Segments, Spread, Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -220,6 +221,76 @@ fn lines<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     text
 }
 
+/// Parts of Plans with the operations of version 7.
+fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
+    let operand = Operand { at: 100, grad: Some(Grad { at: 200, add: false }) };
+    let node = |op| Node {
+        op,
+        input: operand,
+        second: None,
+        output: 300,
+        output_grad: Some(400),
+        keep: None,
+        scratch: None,
+    };
+    let activate = |kind| node(Op::Activate { kind, len: 32 });
+    let spread = Spread { len: 48, channels: 3, inner: 16 };
+    let arithmetic = |kind, with| node(Op::Arithmetic(Arithmetic { kind, len: 48, with }));
+    let each = Constant::Each { channels: 3, inner: 16, at: 2 };
+    let part = |nodes: [Node; 3]| {
+        let nodes = heapless::Vec::from_slice(&nodes).unwrap();
+        ToDevice::PlanPart(PlanPart {
+            digest: 0x1234_5678,
+            node: 0,
+            step: 0,
+            nodes,
+            steps: heapless::Vec::new(),
+        })
+    };
+    use Activation as A;
+    vec![
+        ("PlanPart.gelu", part([A::Gelu, A::GeluTanh, A::Silu].map(activate))),
+        (
+            "PlanPart.hard",
+            part([A::Mish, A::HardSwish, A::HardSigmoid { alpha: 0.25, beta: 0.5 }].map(activate)),
+        ),
+        (
+            "PlanPart.elu",
+            part([A::Clip { min: 0.0, max: f32::INFINITY }, A::Elu { alpha: 1.0 }, A::Selu].map(activate)),
+        ),
+        ("PlanPart.soft", part([A::Celu { alpha: 0.5 }, A::Softplus, A::Softsign].map(activate))),
+        (
+            "PlanPart.prelu",
+            part([
+                node(Op::PRelu(PRelu { spread, slope: 9 })),
+                arithmetic(ArithmeticKind::Add, Constant::One(0.5)),
+                arithmetic(ArithmeticKind::Sub, each),
+            ]),
+        ),
+        (
+            "PlanPart.arithmetic",
+            part([
+                arithmetic(ArithmeticKind::Mul, each),
+                arithmetic(ArithmeticKind::Div, Constant::One(-2.0)),
+                arithmetic(ArithmeticKind::Div, each),
+            ]),
+        ),
+    ]
+}
+
+#[test]
+fn operations_of_version_7_are_marked() {
+    for (name, message) in operations_of_7() {
+        let ToDevice::PlanPart(part) = message else { panic!("{name}") };
+        assert!(part.nodes.iter().all(|node| node.op.since() == 7), "{name}");
+    }
+    for (_, message) in to_device() {
+        if let ToDevice::PlanPart(part) = message {
+            assert!(part.nodes.iter().all(|node| node.op.since() == 4));
+        }
+    }
+}
+
 /// The messages that have tails, with them.
 fn tails() -> String {
     let (hello, welcome) = (&to_aggregator()[0].1, &to_device()[0].1);
@@ -327,10 +398,11 @@ fn every_frame_has_its_golden_bytes() {
     let len =
         wire::encode_chunk(TransferId(7), 1024, 5, &mut chunk, |out| out.copy_from_slice(b"bytes")).unwrap();
     let actual = format!(
-        "version {PROTOCOL_VERSION}\n{}{}{}chunk {}\n",
+        "version {PROTOCOL_VERSION}\n{}{}{}{}chunk {}\n",
         lines("ToAggregator", &to_aggregator()),
         lines("ToDevice", &to_device()),
         tails(),
+        lines("ToDevice", &operations_of_7()),
         hex(&chunk[..len])
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/frames.txt");

@@ -67,6 +67,7 @@ pub struct Profile {
 /// What has happened, for logs and drivers.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Event {
     /// The device has its tier and Plan.
     Joined { run: RunId, tier: Tier, parameters: u32 },

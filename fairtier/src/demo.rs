@@ -39,6 +39,7 @@ pub use target::DisparityPoint;
 /// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum DemoError {
     #[error(transparent)]
     Option(#[from] BadOption),

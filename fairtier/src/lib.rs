@@ -6,16 +6,42 @@
 //! This crate is the API for users of FairTier: the [`Strategy`] trait with its [`Registry`], and [`run`], the whole
 //! program `fairtier` with any registry. A program that adds a strategy is short:
 //!
-//! ```no_run
-//! use fairtier::Registry;
+//! ```
+//! use fairtier::{Build, Cohort, NoParams, Registry, Strategy, Weights};
 //!
-//! fn main() -> std::process::ExitCode {
-//!     // Registry::standard().with::<MyStrategy>()
-//!     fairtier::run(&Registry::standard())
+//! /// Every device counts the same, however many samples it has.
+//! #[derive(Debug)]
+//! struct OneVote;
+//!
+//! impl Build for OneVote {
+//!     const NAME: &'static str = "one_vote";
+//!     const ABOUT: &'static str = "every device counts the same";
+//!     type Params = NoParams;
+//!
+//!     fn build(_: NoParams) -> Result<Self, String> {
+//!         Ok(Self)
+//!     }
 //! }
+//!
+//! impl Strategy for OneVote {
+//!     fn name(&self) -> &'static str {
+//!         Self::NAME
+//!     }
+//!
+//!     fn weigh(&self, cohort: &Cohort) -> Weights {
+//!         Weights::per_device(vec![1.0; cohort.participants().len()])
+//!     }
+//! }
+//!
+//! // fn main() -> std::process::ExitCode { fairtier::run(&registry()) }
+//! fn registry() -> Registry {
+//!     Registry::standard().with::<OneVote>()
+//! }
+//! assert!(registry().names().any(|name| name == "one_vote"));
 //! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
+#![warn(missing_docs)]
 
 mod cli;
 pub mod demo;
@@ -24,8 +50,8 @@ pub use cli::{command, run};
 pub use common;
 pub use coordinator::report::RoundReport;
 pub use strategies::{
-    self, Build, Cohort, Knob, Needs, Participant, Registry, Strategy, StrategyError, Weights, algebra,
-    strategy,
+    self, Build, Cohort, Knob, Needs, NoParams, Participant, Registry, Strategy, StrategyError, Weights,
+    algebra, strategy,
 };
 
 /// Runs a gateway inside another program; see `examples/gateway.rs`.

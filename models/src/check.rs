@@ -28,6 +28,7 @@ const STEPS: [f64; 3] = [1e-6, 1e-7, 1e-8];
 /// Gradients below this share of the whole gradient's norm count as zero.
 const FLOOR: f64 = 1e-4;
 
+/// How a check is made.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct CheckOptions {
     /// By default that of the model.
@@ -36,6 +37,7 @@ pub struct CheckOptions {
     pub samples: usize,
     /// Single numbers tried per parameter tensor.
     pub probes: usize,
+    /// Of the random samples and probes.
     pub seed: u64,
 }
 
@@ -48,8 +50,11 @@ impl Default for CheckOptions {
 /// The results of one tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierCheck {
+    /// As requested.
     pub spec: TierSpec,
+    /// Units kept of each hidden axis.
     pub widths: Vec<u32>,
+    /// Parameters of the slice.
     pub parameters: usize,
     /// Bytes of the training arena for the samples of the check.
     pub arena_bytes: u64,
@@ -68,7 +73,9 @@ pub struct TierCheck {
 /// How far two results are apart.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
+    /// The largest error found.
     pub error: f64,
+    /// The largest error allowed.
     pub limit: f64,
     /// Where the error is largest.
     pub at: String,
@@ -87,12 +94,14 @@ impl Agreement {
         }
     }
 
+    /// True if the error is within its limit.
     pub fn is_right(&self) -> bool {
         self.error <= self.limit
     }
 }
 
 impl TierCheck {
+    /// True if everything that was compared agrees.
     pub fn is_right(&self) -> bool {
         let all = [&self.forward, &self.gradient, &self.arithmetic];
         self.problem.is_none() && all.into_iter().flatten().all(Agreement::is_right)

@@ -35,6 +35,7 @@ const TRAIN: PassMode = PassMode::Train { seed: 0, step: 0 };
 /// constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradients<T = f32> {
+    /// Mean over the samples.
     pub loss: f64,
     /// In model order.
     pub tensors: Vec<Gradient<T>>,
@@ -42,15 +43,21 @@ pub struct Gradients<T = f32> {
     pub notes: Vec<String>,
 }
 
+/// The gradient of one parameter tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradient<T = f32> {
+    /// Name of the initialiser in the file.
     pub name: String,
+    /// As in the file.
     pub shape: Vec<usize>,
+    /// Row-major.
     pub values: Vec<T>,
 }
 
+/// Why gradients cannot be computed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum GradError {
     #[error(transparent)]
     Samples(#[from] SamplesError),
@@ -132,6 +139,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         Ok(Self { slice, compiled, arena, backend, notes })
     }
 
+    /// Sizes of the Plan.
     pub fn info(&self) -> &PlanInfo {
         &self.compiled.info
     }

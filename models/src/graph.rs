@@ -33,6 +33,7 @@ impl ValueId {
     /// The model's input.
     pub const INPUT: Self = Self(0);
 
+    /// The index as a number.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -43,6 +44,7 @@ impl ValueId {
 pub struct ParamId(pub u32);
 
 impl ParamId {
+    /// The index as a number.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -64,15 +66,19 @@ pub struct Graph {
     uncut: Vec<UncutAxis>,
 }
 
+/// What the model reads.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Input {
+    /// As in the ONNX file.
     pub name: String,
     /// Per sample; never cut.
     pub shape: TensorShape,
 }
 
+/// What the model computes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Output {
+    /// As in the ONNX file.
     pub name: String,
     /// The logits: what the loss is computed from.
     pub value: ValueId,
@@ -80,9 +86,12 @@ pub struct Output {
     pub tail: Option<Tail>,
 }
 
+/// An operation after the logits.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Tail {
+    /// Over the last axis.
     Softmax,
+    /// Its logarithm.
     LogSoftmax,
     /// Of every output; the loss is then binary cross-entropy.
     Sigmoid,
@@ -99,10 +108,14 @@ impl Tail {
     }
 }
 
+/// One operation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
+    /// As in the ONNX file.
     pub name: String,
+    /// What it computes.
     pub op: Op,
+    /// The values that it reads, in the order of the operation.
     pub inputs: Vec<ValueId>,
     /// Per sample.
     pub shape: TensorShape,
@@ -116,14 +129,17 @@ impl Node {
 }
 
 impl Graph {
+    /// As in the ONNX file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// What the model reads.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
+    /// What the model computes.
     pub fn output(&self) -> &Output {
         &self.output
     }
@@ -153,6 +169,7 @@ impl Graph {
         &self.uncut
     }
 
+    /// Shapes of the parameters and the hidden axes.
     pub fn layout(&self) -> Layout<'_> {
         Layout { full: &self.full, tensors: &self.shapes }
     }

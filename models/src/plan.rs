@@ -33,6 +33,7 @@ use dataflow::Dataflow;
 use memory::{Contents, MemoryPlan};
 use program::Program;
 
+/// What a Plan is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PlanMode {
     /// Weights and activations only.
@@ -46,6 +47,7 @@ pub enum PlanMode {
 pub struct PlanOptions {
     /// Samples per pass.
     pub batch: u16,
+    /// Whether devices train with it.
     pub mode: PlanMode,
     /// Segments that the optimiser needs ([`common::brief::Optimizer::moments`]): 0, 1 or 2.
     pub moments: u8,
@@ -74,6 +76,7 @@ impl PlanOptions {
         Self { mode: PlanMode::Train, ..Self::infer(batch) }
     }
 
+    /// The forward pass alone.
     pub fn infer(batch: u16) -> Self {
         Self {
             batch,
@@ -91,8 +94,10 @@ impl PlanOptions {
     }
 }
 
+/// A Plan that owns its nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompiledPlan {
+    /// Its sizes.
     pub info: PlanInfo,
     /// The model, then copies of nodes that run again in the backward pass.
     pub nodes: Vec<Node>,
@@ -105,9 +110,11 @@ pub struct CompiledPlan {
 /// A range of the arena.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allocation {
+    /// What it holds.
     pub name: String,
     /// In numbers, not bytes.
     pub at: u64,
+    /// In numbers, not bytes.
     pub len: u64,
     /// First and last instruction that uses it; `None`: always there.
     pub live: Option<(usize, usize)>,
@@ -126,13 +133,16 @@ impl CompiledPlan {
         self.info.workspace(trained).ok_or(PlanError::Inconsistent)
     }
 
+    /// The Plan, checked.
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
         Plan::check(&self.info, &self.nodes, &self.schedule)
     }
 }
 
+/// Why a model cannot be compiled for a tier.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum CompileError {
     #[error(transparent)]
     Slice(#[from] SliceError),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Graph, graph::SliceError};
 
+/// The widths of a tier, as in a configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TierSpec {
@@ -16,6 +17,7 @@ pub enum TierSpec {
     Rate(f64),
     /// Units kept of each hidden axis, in model order.
     Widths {
+        /// One per hidden axis.
         widths: Vec<u32>,
         /// Only this many of the last layers are trained.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,9 +25,12 @@ pub enum TierSpec {
     },
     /// A rate; with `keep_whole`, axes that cannot be cut stay whole.
     Partly {
+        /// As in [`TierSpec::Rate`].
         rate: f64,
+        /// Axes that cannot be cut stay whole; otherwise they are an error.
         #[serde(default)]
         keep_whole: bool,
+        /// Only this many of the last layers are trained.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u16>,
     },
@@ -35,6 +40,7 @@ impl TierSpec {
     /// The whole model.
     pub const WHOLE: Self = Self::Rate(1.0);
 
+    /// A rate; `keep_whole`: axes that cannot be cut stay whole.
     pub fn rate(rate: f64, keep_whole: bool) -> Self {
         if keep_whole { Self::Partly { rate, keep_whole, last: None } } else { Self::Rate(rate) }
     }
@@ -47,10 +53,12 @@ impl TierSpec {
         }
     }
 
+    /// These units of each hidden axis.
     pub fn widths(widths: &[u32]) -> Self {
         Self::Widths { widths: widths.to_vec(), last: None }
     }
 
+    /// The widths for a model. An error names the axis that cannot be cut.
     pub fn mask(&self, graph: &Graph) -> Result<WidthMask, SliceError> {
         match self {
             Self::Rate(rate) => graph.mask_at(*rate, false),

@@ -128,13 +128,17 @@ pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     Some((graph, parameters))
 }
 
+/// The model of the zoo with this name.
 pub fn by_name(name: &str) -> Option<Entry> {
     ALL.iter().find(|entry| entry.name == name).copied()
 }
 
+/// A model of the zoo.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Entry {
+    /// As in `model.source`.
     pub name: &'static str,
+    /// What it is for, in one line.
     pub description: &'static str,
     /// Rates of the usual tiers, widest first.
     pub rates: &'static [f64],

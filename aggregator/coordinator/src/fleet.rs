@@ -59,16 +59,18 @@ impl Fleet {
         Self { devices: registered.into_iter().map(disconnected).collect(), fixed }
     }
 
-    /// Admits a device, or returns the reason why not. Returns the record if it is new or has changed.
+    /// Admits a device that speaks a protocol version, or returns the reason why not. Returns the record if it is new or has
+    /// changed.
     pub fn admit(
         &mut self,
         hello: &Hello,
+        version: u8,
         conn: ConnId,
         tiers: &[TierPlan],
         needs: Needs,
         allowed: TierSet,
     ) -> Result<Option<DeviceRecord>, Refusal> {
-        let tier = self.assign(hello, tiers, allowed)?;
+        let tier = self.assign(hello, version, tiers, allowed)?;
         if needs.validation && hello.data.train_samples < MIN_VALIDATED {
             let (need, have) = (MIN_VALIDATED.into(), hello.data.train_samples.into());
             return Err(Refusal { code: Code::NoValidation, need, have });
@@ -96,7 +98,13 @@ impl Fleet {
 
     /// The widest tier that fits and that the device's certificate allows. If the operator has fixed a tier, only that one is
     /// considered.
-    fn assign(&self, hello: &Hello, tiers: &[TierPlan], allowed: TierSet) -> Result<Tier, Refusal> {
+    fn assign(
+        &self,
+        hello: &Hello,
+        version: u8,
+        tiers: &[TierPlan],
+        allowed: TierSet,
+    ) -> Result<Tier, Refusal> {
         let numbered = tiers.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
         let fixed = self.fixed.get(&hello.device);
         let wanted: Vec<_> = numbered.filter(|(tier, _)| fixed.is_none_or(|fixed| fixed == tier)).collect();
@@ -111,6 +119,10 @@ impl Fleet {
                 Refusal { code: Code::DoesNotFit, need, have }
             }));
         };
+        if plan.since() > version {
+            let (need, have) = (plan.since().into(), version.into());
+            return Err(Refusal { code: Code::TooOld, need, have });
+        }
         let data = &hello.data;
         if !plan.takes(hello) {
             return Err(Refusal {

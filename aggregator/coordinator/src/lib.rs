@@ -73,7 +73,7 @@
 //! let hello = Hello { device, budget: Budget::UNLIMITED, data, max_chunk: 1 << 16, max_nodes: 64 };
 //! let mut frame = [0; wire::MAX_CONTROL];
 //! let len = wire::encode_control(&ToAggregator::Hello(hello), &mut frame)?;
-//! coordinator.handle_frame(conn, &frame[..len], now).map_err(|code| code.to_string())?;
+//! coordinator.handle_frame(conn, &frame[..len], now)?;
 //!
 //! // The answer assigns the widest tier that fits.
 //! let mut answer = vec![];
@@ -85,6 +85,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod announcement;
 pub mod conductor;

@@ -172,6 +172,10 @@ const REMEDIES: &[(Code, &str)] = &[
         "Make a token that may replace the present identity: `fairtier gateway token --replace NAME`. Or choose another name.",
     ),
     (
+        Code::TooOld,
+        "Update the program of the device: the model has an operation that it does not know. The gateway's log states both protocol versions.",
+    ),
+    (
         Code::BadConfig,
         "Correct the key that the message names. `fairtier gateway init` in an empty directory writes a documented `fairtier.toml`; the reference \
          lists every key.",

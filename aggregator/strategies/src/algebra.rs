@@ -31,6 +31,7 @@ impl Products {
         Self { len, values }
     }
 
+    /// Those of the rows of one block.
     pub fn of(gram: &Gram) -> Self {
         Self { len: gram.rows.len(), values: gram.products().to_vec() }
     }
@@ -62,10 +63,12 @@ impl Products {
         self.len
     }
 
+    /// True if there are no vectors.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// The product of vectors `i` and `j`.
     pub fn at(&self, i: usize, j: usize) -> f64 {
         self.row(i)[j]
     }
@@ -134,6 +137,7 @@ pub fn add_scaled(into: &mut [f64], factor: f64, values: &[f64]) {
 /// exactly 0 for equal losses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Guidance {
+    /// By loss: how much raising it makes losses more unequal.
     pub v: Vec<f64>,
     /// Between F and 1, in radians.
     pub angle: f64,
@@ -145,6 +149,7 @@ pub struct Guidance {
 const FLOOR: f64 = 1e-10;
 
 impl Guidance {
+    /// For losses F. A loss below 1e-10 counts as that.
     pub fn of(losses: &[f64]) -> Self {
         let top = losses.iter().copied().fold(FLOOR, f64::max);
         let losses: Vec<f64> = losses.iter().map(|loss| loss.max(FLOOR) / top).collect();

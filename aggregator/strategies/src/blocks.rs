@@ -7,6 +7,7 @@ use common::{RegionId, Tier, region::RegionMap};
 /// How fine the parts are.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
+    /// Each region is one block.
     Region,
     /// Each layer inside each region.
     Layer,
@@ -15,6 +16,7 @@ pub enum Scope {
 /// One part of the model.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Block {
+    /// The region that it lies in.
     pub region: RegionId,
     /// Position of the layer in the model; 0 with [`Scope::Region`].
     pub layer: usize,
@@ -27,7 +29,9 @@ pub struct BlockPiece {
     pub packed: usize,
     /// Where it starts in the whole model.
     pub full: usize,
+    /// Number of parameters.
     pub len: usize,
+    /// Index of the block.
     pub block: usize,
 }
 
@@ -78,6 +82,7 @@ impl Blocks {
         Self { list, pieces }
     }
 
+    /// All blocks, in the order of their indices.
     pub fn list(&self) -> &[Block] {
         &self.list
     }

@@ -63,6 +63,7 @@ pub struct Cohort {
 }
 
 impl Cohort {
+    /// A cohort without participants, in round 1.
     pub fn new(regions: impl Into<Arc<RegionMap>>, lr: f64) -> Self {
         let regions = regions.into();
         Self {
@@ -89,6 +90,7 @@ impl Cohort {
         self.layers = layers.into();
     }
 
+    /// Ranges of the layers in the flat vector; empty: the model is one layer.
     pub fn layers(&self) -> &[Range<usize>] {
         &self.layers
     }
@@ -217,10 +219,12 @@ impl Cohort {
         set(&mut self.tier_weights, self.regions.tiers(), tier.index(), weight)
     }
 
+    /// Which tiers hold which parameters.
     pub fn regions(&self) -> &Arc<RegionMap> {
         &self.regions
     }
 
+    /// Devices in the fleet, N; at least the number of participants.
     pub fn clients(&self) -> usize {
         self.clients.max(self.participants.len())
     }
@@ -235,10 +239,12 @@ impl Cohort {
         &self.refused
     }
 
+    /// The weight that a participant was given (p), if any.
     pub fn device_weight(&self, index: usize) -> Option<f64> {
         self.device_weights.get(index).copied().flatten()
     }
 
+    /// The weight that a tier was given (g), if any.
     pub fn tier_weight(&self, tier: Tier) -> Option<f64> {
         self.tier_weights.get(tier.index()).copied().flatten()
     }

@@ -58,9 +58,11 @@ pub struct Outcome {
     pub weights: Vec<f64>,
     /// Devices that would have counted more without the guard, and how many count more because of it.
     pub capped: Vec<guard::CappedShare>,
+    /// Devices that count more because of the guard.
     pub raised: usize,
     /// By region.
     pub regions: Vec<RegionNote>,
+    /// Devices whose updates do not count, with the reason.
     pub refused: Vec<Refused>,
     /// Notes of the strategy for the report.
     pub notes: Map<String, Value>,
@@ -73,6 +75,7 @@ pub struct Outcome {
 /// The result for one region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RegionNote {
+    /// The tiers that hold it.
     pub tiers: TierSet,
     /// Devices whose updates reach the region.
     pub participants: usize,

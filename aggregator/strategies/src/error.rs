@@ -1,7 +1,9 @@
 //! What can be wrong with a strategy, and with combining.
 
+/// Why a strategy cannot be made or used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum StrategyError {
     #[error("there is no strategy `{name}`; known are {known}")]
     Unknown { name: String, known: String },
@@ -22,6 +24,7 @@ pub enum StrategyError {
 /// Why a fairness target is refused. Each names the key and the next step.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum FairnessError {
     #[error("`fairness.{key}` must be {must}, not {value}")]
     Value { key: &'static str, must: &'static str, value: String },
@@ -59,13 +62,18 @@ pub enum FairnessError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the update of {device} has {got} numbers, its slice has {expected}")]
 pub struct UpdateLength {
+    /// The device.
     pub device: common::DeviceId,
+    /// Numbers of its slice.
     pub expected: usize,
+    /// Numbers of the update.
     pub got: usize,
 }
 
+/// Why a round cannot be combined. `E` is the error of reading updates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum CombineError<E> {
     #[error("the model has {expected} parameters, got {got}")]
     Model { expected: usize, got: usize },

@@ -109,6 +109,7 @@ impl Fairness {
         Ok(Some(Self { settings, strategy: strategy.name(), tiers, drives }))
     }
 
+    /// The `[fairness]` that it was made from.
     pub fn settings(&self) -> &FairnessSettings {
         &self.settings
     }

@@ -34,6 +34,7 @@ pub struct Grams {
 /// Inner products of the updates inside one block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gram {
+    /// The block that the products are taken in.
     pub block: Block,
     /// The rows that hold the block, ascending.
     pub rows: Vec<usize>,

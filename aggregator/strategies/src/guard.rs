@@ -67,6 +67,7 @@ struct GuardState {
 /// The result of an inspection.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Inspection {
+    /// What was limited.
     pub findings: Vec<GuardFinding>,
     /// Factors of updates that are too long.
     pub scales: BTreeMap<DeviceId, f64>,
@@ -79,14 +80,17 @@ pub struct Inspection {
 const TAG: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f, b'G', b'2'];
 
 impl Guard {
+    /// A guard without a history.
     pub fn new(config: GuardConfig) -> Self {
         Self { config, state: GuardState::default() }
     }
 
+    /// The `[guard]` that it was made from.
     pub fn config(&self) -> &GuardConfig {
         &self.config
     }
 
+    /// True if it bounds anything.
     pub fn is_on(&self) -> bool {
         self.config.mode == Mode::Bound
     }

@@ -13,7 +13,9 @@ pub mod int8;
 
 /// A number that updates and models are made of.
 pub trait Scalar: Copy + Default + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
+    /// The same number in `f64`.
     fn wide(self) -> f64;
+    /// The nearest number of this type.
     fn narrow(wide: f64) -> Self;
 }
 

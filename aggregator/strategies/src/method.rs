@@ -30,9 +30,13 @@ use crate::{
 /// See the module.
 #[derive(Debug)]
 pub struct Method {
+    /// Decides how much devices count.
     pub strategy: Box<dyn Strategy>,
+    /// With `server_momentum`.
     pub momentum: Option<Momentum>,
+    /// With `varp`.
     pub varp: Option<Varp>,
+    /// With `lsr`.
     pub lsr: Option<SelfRegular>,
     /// Set by [`Method::aim`].
     pub fairness: Option<Fairness>,
@@ -43,6 +47,7 @@ pub struct Method {
 /// The sum of the steps of earlier rounds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Momentum {
+    /// Share of the last step that is kept.
     pub beta: f64,
     /// Whole model; empty before the first round.
     pub buffer: Vec<f64>,
@@ -51,6 +56,7 @@ pub struct Momentum {
 /// The last update of every device.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Varp {
+    /// By device; one tier only, so all have the same length.
     pub last: BTreeMap<DeviceId, Vec<f64>>,
 }
 
@@ -172,10 +178,12 @@ impl Method {
         Self { strategy, momentum: None, varp: None, lsr: None, fairness: None, short_steps: 0 }
     }
 
+    /// Name of the strategy.
     pub fn name(&self) -> &'static str {
         self.strategy.name()
     }
 
+    /// What the strategy and the options need from devices.
     pub fn needs(&self) -> Needs {
         let needs = self.strategy.needs();
         let signal = needs.signal || self.fairness.as_ref().is_some_and(Fairness::wants_validation);
@@ -245,6 +253,7 @@ impl Method {
         Ok(())
     }
 
+    /// Whether strategy and options can work with these tiers.
     pub fn fits(&self, regions: &RegionMap) -> Result<(), StrategyError> {
         match regions.tiers() {
             tiers if tiers > 1 && self.varp.is_some() => Err(StrategyError::OneTier { key: "varp", tiers }),
@@ -285,6 +294,7 @@ impl Method {
         self.varp.is_some() || self.strategy.scope().is_some()
     }
 
+    /// Adds to the brief of a device what strategy and options need.
     pub fn brief(&self, device: &DeviceId, made: &[Exchange], brief: &mut Brief) {
         brief.objective.robust = self.lsr;
         self.strategy.brief(device, made, brief);

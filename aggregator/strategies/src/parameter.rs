@@ -7,11 +7,13 @@ use serde_json::Value;
 /// One parameter, for documentation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Parameter {
+    /// As in `strategy.params`.
     pub key: String,
     /// Null: no default.
     pub default: Value,
     /// Allowed values, if these are names.
     pub values: Vec<String>,
+    /// The comment on its field.
     pub about: String,
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -27,6 +27,11 @@ pub trait Build: Strategy + Sized + 'static {
     fn build(params: Self::Params) -> Result<Self, String>;
 }
 
+/// Parameters of a strategy that has none.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
+
 /// See the module.
 #[derive(Clone, Default)]
 pub struct Registry {
@@ -42,6 +47,7 @@ struct Entry {
 }
 
 impl Registry {
+    /// A registry without strategies.
     pub fn empty() -> Self {
         Self::default()
     }
@@ -99,11 +105,14 @@ impl Registry {
 /// A strategy as documentation shows it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Description {
+    /// As in `strategy.name`.
     pub name: &'static str,
+    /// What it does, in one line.
     pub about: &'static str,
     /// With default parameters.
     #[serde(skip)]
     pub needs: Needs,
+    /// All parameters, by key.
     pub parameters: Vec<Parameter>,
 }
 

@@ -32,6 +32,7 @@ pub use result::ReplayResult;
 
 /// The required values of the first two keys.
 pub const FORMAT: &str = "fairtier-round";
+/// The format's version.
 pub const VERSION: u64 = 1;
 
 /// A file that has been read and checked: all vectors have the length of their tier's slice.
@@ -43,15 +44,19 @@ pub struct RoundFile {
     pub clients: Option<usize>,
     /// Of the devices.
     pub lr: Option<f64>,
+    /// Multiplies the step of a strategy without `eta`.
     pub server_lr: f64,
     /// The whole model before the round.
     pub parameters: Vec<f64>,
     /// In model order; empty = one layer.
     pub layers: Vec<Range<usize>>,
+    /// Which tiers hold which parameters.
     pub regions: RegionMap,
     /// g_m, by tier.
     pub tier_weights: Vec<Option<f64>>,
+    /// The participants.
     pub devices: Vec<RecordedDevice>,
+    /// The last gradients of absent devices.
     pub history: Vec<PastGradient>,
     /// What the strategy had saved; null = first round.
     pub state: Value,
@@ -68,7 +73,9 @@ pub struct RoundFile {
 /// A device that took part. Vectors are packed in the order of its tier's indices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedDevice {
+    /// Its name.
     pub id: DeviceId,
+    /// The tier whose slice it trained.
     pub tier: Tier,
     /// n_i
     pub samples: u32,
@@ -94,6 +101,7 @@ pub struct RecordedDevice {
     pub trial_losses: Option<Vec<(f64, f64)>>,
     /// Label x attributes + attribute.
     pub group_loss_sums: Vec<f64>,
+    /// Samples by group, in the same order.
     pub group_counts: Vec<u32>,
     /// V_i
     pub sample_mass: Option<f64>,
@@ -102,8 +110,11 @@ pub struct RecordedDevice {
 /// The last gradient of an absent device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastGradient {
+    /// Its name.
     pub id: DeviceId,
+    /// The tier whose slice it trained.
     pub tier: Tier,
+    /// The round that it took part in last.
     pub round: u32,
     /// If it differs from that of this round.
     pub lr: Option<f64>,
@@ -111,8 +122,10 @@ pub struct PastGradient {
     pub gradient: Vec<f64>,
 }
 
+/// Why a round file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum RoundFileError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },

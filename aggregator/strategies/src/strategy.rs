@@ -44,6 +44,7 @@ pub use weights::{Weight, Weights};
 
 /// See the module for its parts. Only `begin`, `bound`, `turn`, `learn` and `restore` change the strategy.
 pub trait Strategy: fmt::Debug + Send {
+    /// As in `strategy.name` of a configuration.
     fn name(&self) -> &'static str;
 
     /// What devices must have memory and data for.

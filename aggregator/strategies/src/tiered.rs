@@ -13,12 +13,16 @@ use models::{graph::Graph, plan::PlanOptions};
 /// A tier's Plan, as devices receive it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TierPlan {
+    /// Its sizes.
     pub info: PlanInfo,
+    /// The model, then copies of nodes that run again in the backward pass.
     pub nodes: Vec<Node>,
+    /// The backward pass; empty: the nodes in reverse.
     pub schedule: Vec<BackwardStep>,
 }
 
 impl TierPlan {
+    /// Whether a device has the memory for it.
     pub fn fits(&self, hello: &Hello) -> bool {
         self.info.arena_bytes() <= hello.budget.ram
             && self.info.flash_bytes() <= hello.budget.flash
@@ -34,6 +38,11 @@ impl TierPlan {
         hello.data.inputs == self.info.inputs && labels
     }
 
+    /// The oldest protocol in which a device knows all operations.
+    pub fn since(&self) -> u8 {
+        self.nodes.iter().map(|node| node.op.since()).max().unwrap_or(0)
+    }
+
     /// Bytes needed and bytes available, of RAM or, if that is enough, of flash.
     pub fn shortage(&self, hello: &Hello) -> (u64, u64) {
         let ram = (self.info.arena_bytes(), hello.budget.ram);
@@ -41,8 +50,10 @@ impl TierPlan {
     }
 }
 
+/// Why a model cannot be used with its tiers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ModelError {
     #[error("between 1 and {max} tiers are needed, not {0}", max = common::tier::MAX_TIERS)]
     TierCount(usize),
@@ -62,8 +73,11 @@ pub enum ModelError {
 /// Structure of the global model; parameters are kept apart, because they change every round.
 #[derive(Clone, Debug)]
 pub struct TieredModel {
+    /// Structure of the whole model.
     pub graph: Graph,
+    /// Widths by tier, widest first.
     pub masks: Vec<WidthMask>,
+    /// Plans by tier.
     pub plans: Vec<TierPlan>,
     /// Which tiers train which parameters; the slices are what devices send back.
     pub regions: Arc<RegionMap>,
@@ -75,6 +89,7 @@ pub struct TieredModel {
 }
 
 impl TieredModel {
+    /// Every tier trains all layers of its slice.
     pub fn new(graph: Graph, masks: Vec<WidthMask>, options: &PlanOptions) -> Result<Self, ModelError> {
         Self::training(graph, masks, &[], options)
     }

@@ -65,6 +65,7 @@ impl<'a> UpdateRef<'a> {
 pub trait Updates: Send {
     /// `f32` on the wire, `f64` in round files.
     type Value: Scalar;
+    /// Why an update cannot be read.
     type Error: Send;
     /// Whether reading is slow enough to read the next update while one is in use.
     const READ_AHEAD: bool = false;

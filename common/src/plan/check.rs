@@ -7,6 +7,7 @@ use super::{BackwardStep, Grad, Node, Op, Operand, Pass, Plan, PlanInfo, frozen}
 /// Why a Plan is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PlanError {
     #[error("the plan has {nodes} nodes, this device stores {room}")]
     TooManyNodes { nodes: usize, room: usize },
@@ -151,6 +152,12 @@ impl Bounds {
         {
             return Err(Fault::OutOfBounds);
         }
+        if let Op::Arithmetic(arithmetic) = op
+            && !op.is_left_out()
+            && !arithmetic.constants().is_none_or(|stretch| within(stretch, self.params))
+        {
+            return Err(Fault::OutOfBounds);
+        }
         let (reads, writes) = op.sizes();
         let input = self.span(node.input.at, reads)?;
         let output = self.span(node.output, writes)?;
@@ -178,6 +185,9 @@ impl Bounds {
         let Some(output_grad) = output_grad else { return Ok(()) };
         let alive_input = op.backward_reads_input().then_some(input);
         let alive_output = op.backward_reads_output().then_some(output);
+        if cfg!(feature = "full") && alive_input.is_some() && output.overlaps(input) {
+            return Err(Fault::Overlap);
+        }
         apart(&[Some(output_grad), alive_input, keep, scratch])?;
         // The gradient may replace an output that is no longer read.
         apart(&[Some(output_grad), alive_output])?;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Activation, Arithmetic, PRelu};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -12,13 +13,15 @@ only_with!("conv": Conv, Pool);
 
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[outputs][inputs]`, for each of `rows` rows of a sample (a row per token;
     /// 1 for everything else).
     Dense { rows: u32, inputs: u32, outputs: u32, weight: u32, bias: Option<u32> },
     /// Convolution.
     Conv(Conv),
-    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only.
+    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only, or for some
+    /// kinds the input only ([`Activation::needs_input`]).
     Activate { kind: Activation, len: u32 },
     /// Pooling over windows of an image.
     Pool(Pool),
@@ -42,19 +45,10 @@ pub enum Op {
     Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
     Last { steps: u32, width: u32 },
-}
-
-/// A function of single numbers.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Activation {
-    /// `max(x, 0)`.
-    Relu,
-    /// `x` where positive, else `slope * x`; `slope > 0`.
-    LeakyRelu { slope: f32 },
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    /// Hyperbolic tangent.
-    Tanh,
+    /// `y = x` where positive, else `slope[c] * x`.
+    PRelu(PRelu),
+    /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
+    Arithmetic(Arithmetic),
 }
 
 /// How a kernel moves over an image.
@@ -207,6 +201,25 @@ impl Norm {
 }
 
 impl Op {
+    /// The first protocol that knows the op. A device that speaks an older one is not sent it.
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Activate { kind, .. } => kind.since(),
+            Self::Dense { .. }
+            | Self::Conv(_)
+            | Self::Pool(_)
+            | Self::Add { .. }
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Dropout { .. }
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::Scale { .. }
+            | Self::Last { .. } => 4,
+            Self::PRelu(_) | Self::Arithmetic(_) => 7,
+        }
+    }
+
     /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
     /// `conv` and `full`.
     #[inline(always)]
@@ -214,9 +227,12 @@ impl Op {
         match self {
             Self::Conv(_) | Self::Pool(_) => !cfg!(feature = "conv"),
             Self::Activate { kind, .. } => !cfg!(feature = "full") && *kind != Activation::Relu,
-            Self::Embed { .. } | Self::Gru(_) | Self::Norm(_) | Self::BatchNorm { .. } => {
-                !cfg!(feature = "full")
-            }
+            Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::PRelu(_)
+            | Self::Arithmetic(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -248,6 +264,8 @@ impl Op {
             Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
             Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
             Self::Last { steps, width } => (mul(steps, width), width.into()),
+            Self::PRelu(prelu) => same(prelu.spread.len.into()),
+            Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
         }
     }
 
@@ -311,37 +329,52 @@ impl Op {
             Self::BatchNorm { channels, scale, bias, .. } => {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
+            Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
             | Self::Dropout { .. }
             | Self::Scale { .. }
-            | Self::Last { .. } => [None; 3],
+            | Self::Last { .. }
+            | Self::Arithmetic(_) => [None; 3],
         }
     }
 
-    /// The output may take the place of the input, and gradients likewise.
+    /// The output may take the place of the input, unless backward reads that, and gradients likewise.
     pub fn may_work_in_place(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Add { .. } | Self::Dropout { .. } | Self::Scale { .. })
+        matches!(
+            self,
+            Self::Activate { .. }
+                | Self::Add { .. }
+                | Self::Dropout { .. }
+                | Self::Scale { .. }
+                | Self::Arithmetic(_)
+        )
     }
 
     /// Backward reads the node's input (as forward left it).
     pub fn backward_reads_input(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Activate { kind, .. } => kind.needs_input(),
             Self::Dense { .. }
-                | Self::Conv(_)
-                | Self::Pool(Pool { kind: PoolKind::Max, .. })
-                | Self::Embed { .. }
-                | Self::Gru(_)
-                | Self::Norm(_)
-                | Self::BatchNorm { .. }
-        )
+            | Self::Conv(_)
+            | Self::Pool(Pool { kind: PoolKind::Max, .. })
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::PRelu(_) => true,
+            _ => false,
+        }
     }
 
     /// Backward reads the node's output.
     pub fn backward_reads_output(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Gru(_))
+        match self {
+            Self::Activate { kind, .. } => !kind.needs_input(),
+            Self::Gru(_) => true,
+            _ => false,
+        }
     }
 
     /// False for sizes that cannot be executed.
@@ -365,7 +398,9 @@ impl Op {
             }
             Self::Pool(pool) => window(&pool.window),
             Self::Dropout { rate, .. } => (0.0..1.0).contains(rate),
-            Self::Activate { kind: Activation::LeakyRelu { slope }, .. } => *slope > 0.0 && slope.is_finite(),
+            Self::Activate { kind, .. } => kind.is_sound(),
+            Self::PRelu(prelu) => prelu.spread.is_sound(),
+            Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
             _ => true,

@@ -39,6 +39,7 @@ const HAS_CAP: u8 = 4;
 
 /// Why bytes are not a board identity.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum BoardIdentityError {
     #[error("there is no board identity here; write the one of `fairtier gateway enroll --serial`")]
     Missing,

@@ -28,6 +28,7 @@ pub const SEAL_OVERHEAD: usize = SEAL_HEAD + SALT + TAG;
 
 /// Why a packet is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SealError {
     #[error("packet is too short")]
     Short,

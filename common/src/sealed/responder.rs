@@ -32,6 +32,7 @@ struct SealedSession {
 
 /// What a packet means to the other end.
 #[derive(PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum ResponderEvent<'a> {
     /// The packet is ignored.
     Nothing,

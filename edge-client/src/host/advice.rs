@@ -29,6 +29,7 @@ pub(super) fn advice(refusal: &Refusal) -> String {
             "; the certificate has expired or belongs to another fleet: check the gateway's clock, or enrol again".into()
         }
         Code::WrongVersion => "; update the older of gateway and device".into(),
+        Code::TooOld => "; update this program".into(),
         Code::TierNotAllowed => "; enrol it with other --tiers, or give it more memory".into(),
         Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
         Code::Displaced => "; this process exits, the other one continues: enrol a separate name for each process".into(),

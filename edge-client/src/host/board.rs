@@ -116,6 +116,7 @@ pub struct UnknownBoard {
 /// Why a board cannot be flashed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum FlashError {
     #[error("the description of {0} names neither a QEMU machine nor a probe-rs chip")]
     NoWay(String),
@@ -137,6 +138,7 @@ pub enum FlashError {
 /// Why samples cannot be packed for a board.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PackError {
     #[error(transparent)]
     Data(#[from] DataError),

@@ -35,6 +35,7 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 /// Why a device ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ClientError {
     #[error("cannot open a socket: {0}")]
     Socket(std::io::Error),

@@ -41,6 +41,7 @@ const MAX_ANSWER: usize = 16 << 10;
 /// Why a device gets no identity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum EnrolError {
     #[error("a token is written as NAME:SECRET:FINGERPRINT, as `fairtier gateway token` prints it")]
     Token,

@@ -45,6 +45,7 @@ pub struct ImageSize {
 /// Why a board cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum FootprintError {
     #[error("{} is missing; `scripts/firmware` builds the images, --images names their directory", .0.display())]
     NoImage(PathBuf),

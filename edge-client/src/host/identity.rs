@@ -29,6 +29,7 @@ use super::{
 /// Why an identity cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum IdentityError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },

@@ -22,6 +22,7 @@ use crate::{session::Spent, train::Charge};
 /// Why the owner's files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PrivacyError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },

@@ -25,6 +25,7 @@ const ANSWERS: u32 = 4;
 /// Why a board does not get samples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ProvisionError {
     #[error("the samples take {need} bytes, the board has room for {have}; use fewer samples")]
     Room { need: usize, have: u32 },

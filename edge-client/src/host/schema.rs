@@ -26,6 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Why a device gets no schema.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SchemaLinkError {
     #[error("cannot open a socket: {0}")]
     Socket(io::Error),

@@ -99,6 +99,7 @@ impl Iterator for Encoder<'_> {
 
 /// Why a packet is dropped.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum LineError {
     #[error("packet is longer than its buffer")]
     TooLong,

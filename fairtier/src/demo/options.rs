@@ -66,6 +66,7 @@ pub struct Training {
 /// An option with an invalid value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum BadOption {
     #[error("rounds = {0}: must be between 1 and {MAX_ROUNDS}")]
     Rounds(u32),

@@ -35,8 +35,10 @@ pub enum Targets {
     Values(Vec<f32>),
 }
 
+/// Why samples do not fit a model.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SamplesError {
     #[error("the inputs have shape {got:?}, but the model takes [N{}]", sizes(.expected))]
     InputShape { expected: Vec<usize>, got: Vec<usize> },
@@ -123,10 +125,12 @@ impl ModelSamples {
         Ok(Self { loss, rows, sample, inputs, per_row, targets })
     }
 
+    /// Number of samples.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
+    /// The loss that the targets are for.
     pub fn loss(&self) -> Loss {
         self.loss
     }

@@ -4,8 +4,10 @@ use common::mask::MaskError;
 
 use super::UncutAxis;
 
+/// Why a graph cannot be built.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum GraphError {
     #[error("the input of the model has {0} dimensions per sample; at most 4 are supported")]
     Rank(usize),
@@ -32,6 +34,7 @@ pub enum GraphError {
 /// Why a tier cannot be cut out of a Graph.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SliceError {
     #[error(transparent)]
     Mask(#[from] MaskError),

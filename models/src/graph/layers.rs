@@ -83,15 +83,18 @@ impl Builder {
         Ok(self.push(name, Op::Conv { weight, bias, groups, window }, &[input], &shape))
     }
 
+    /// Applies a function to every number.
     pub fn activate(&mut self, name: &str, input: ValueId, kind: Activation) -> ValueId {
         let shape = self.shape(input).dims.clone();
         self.push(name, Op::Activate(kind), &[input], &shape)
     }
 
+    /// `max(x, 0)`.
     pub fn relu(&mut self, name: &str, input: ValueId) -> ValueId {
         self.activate(name, input, Activation::Relu)
     }
 
+    /// Maximum or mean over a window that moves.
     pub fn pool(
         &mut self,
         name: &str,
@@ -228,6 +231,7 @@ impl Builder {
         Ok(self.push(name, Op::Gru { weight, recurrent, bias, reset_after }, &[input], &[steps, to]))
     }
 
+    /// Drops numbers with probability `rate`, in training only.
     pub fn dropout(&mut self, name: &str, input: ValueId, rate: f32) -> Result<ValueId, GraphError> {
         if !(0.0..1.0).contains(&rate) {
             return Err(self.wrong(name, format!("drops a share of {rate}; it must be in [0, 1)")));

@@ -5,67 +5,38 @@ use common::plan::{Activation, PoolKind};
 
 use super::ParamId;
 
+/// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Op {
     /// `y = x W^T + b` with `W[out][in]`, on the last axis.
-    Dense {
-        weight: ParamId,
-        bias: Option<ParamId>,
-    },
+    Dense { weight: ParamId, bias: Option<ParamId> },
     /// On `[channels][height][width]`, or `[channels][length]` with a kernel of height 1.
-    Conv {
-        weight: ParamId,
-        bias: Option<ParamId>,
-        groups: Groups,
-        window: Kernel,
-    },
+    Conv { weight: ParamId, bias: Option<ParamId>, groups: Groups, window: Kernel },
+    /// A function of every number.
     Activate(Activation),
-    Pool {
-        kind: PoolKind,
-        window: Kernel,
-    },
+    /// Maximum or mean over a window that moves.
+    Pool { kind: PoolKind, window: Kernel },
     /// The mean of every channel.
     GlobalPool,
+    /// The sum of two values of the same shape.
     Add,
     /// All axes of a sample become one, row-major; the numbers stay where they are.
     Flatten,
     /// Other axes; the numbers stay where they are.
     Reshape,
     /// `y[t] = table[x[t]]`.
-    Embed {
-        table: ParamId,
-    },
+    Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
-    Gru {
-        weight: ParamId,
-        recurrent: ParamId,
-        bias: Option<ParamId>,
-        reset_after: bool,
-    },
+    Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
     /// In training only.
-    Dropout {
-        rate: f32,
-    },
+    Dropout { rate: f32 },
     /// Over the last `axes` axes.
-    LayerNorm {
-        axes: u8,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    LayerNorm { axes: u8, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over groups of channels.
-    GroupNorm {
-        groups: Groups,
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    GroupNorm { groups: Groups, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
-    BatchNorm {
-        epsilon: f32,
-        scale: ParamId,
-        bias: ParamId,
-    },
+    BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
 }
@@ -73,12 +44,14 @@ pub enum Op {
 /// Into how many groups channels fall.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Groups {
+    /// This many groups.
     Count(u32),
     /// Every channel is a group of its own, however many a slice has (depthwise).
     Each,
 }
 
 impl Groups {
+    /// Number of groups of this many channels.
     pub fn count(self, channels: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -90,7 +63,9 @@ impl Groups {
 /// How a kernel moves; [`common::plan::Window`] without the image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
+    /// Height and width.
     pub size: [u16; 2],
+    /// By how much it moves, down and to the right.
     pub stride: [u16; 2],
     /// Top, left, bottom, right.
     pub pad: [u16; 4],
@@ -158,14 +133,12 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dense { .. } => "Dense",
             Self::Conv { .. } => "Conv",
-            Self::Activate(Activation::Relu) => "Relu",
-            Self::Activate(Activation::LeakyRelu { .. }) => "LeakyRelu",
-            Self::Activate(Activation::Sigmoid) => "Sigmoid",
-            Self::Activate(Activation::Tanh) => "Tanh",
+            Self::Activate(kind) => activation_name(*kind),
             Self::Pool { kind: PoolKind::Max, .. } => "MaxPool",
             Self::Pool { .. } => "AveragePool",
             Self::GlobalPool => "GlobalAveragePool",
@@ -196,15 +169,12 @@ impl Op {
         };
         match *self {
             Self::Dense { .. } => vec![1],
-            Self::Activate(Activation::Relu) => vec![2],
+            Self::Activate(kind) => activation_words(kind),
             Self::Flatten => vec![3],
             Self::Reshape => vec![4],
             Self::Conv { groups: count, window: kernel, .. } => {
                 [vec![5, groups(count)], window(&kernel)].concat()
             }
-            Self::Activate(Activation::LeakyRelu { slope }) => vec![6, slope.to_bits()],
-            Self::Activate(Activation::Sigmoid) => vec![7],
-            Self::Activate(Activation::Tanh) => vec![8],
             Self::Pool { kind, window: kernel } => {
                 let kind = match kind {
                     PoolKind::Max => 0,
@@ -223,5 +193,47 @@ impl Op {
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
         }
+    }
+}
+
+fn activation_name(kind: Activation) -> &'static str {
+    match kind {
+        Activation::Relu => "Relu",
+        Activation::LeakyRelu { .. } => "LeakyRelu",
+        Activation::Sigmoid => "Sigmoid",
+        Activation::Tanh => "Tanh",
+        Activation::Gelu => "Gelu",
+        Activation::GeluTanh => "Gelu (tanh)",
+        Activation::Silu => "Silu",
+        Activation::Mish => "Mish",
+        Activation::HardSwish => "HardSwish",
+        Activation::HardSigmoid { .. } => "HardSigmoid",
+        Activation::Clip { .. } => "Clip",
+        Activation::Elu { .. } => "Elu",
+        Activation::Selu => "Selu",
+        Activation::Celu { .. } => "Celu",
+        Activation::Softplus => "Softplus",
+        Activation::Softsign => "Softsign",
+    }
+}
+
+fn activation_words(kind: Activation) -> Vec<u32> {
+    match kind {
+        Activation::Relu => vec![2],
+        Activation::LeakyRelu { slope } => vec![6, slope.to_bits()],
+        Activation::Sigmoid => vec![7],
+        Activation::Tanh => vec![8],
+        Activation::Gelu => vec![30],
+        Activation::GeluTanh => vec![31],
+        Activation::Silu => vec![32],
+        Activation::Mish => vec![33],
+        Activation::HardSwish => vec![34],
+        Activation::HardSigmoid { alpha, beta } => vec![35, alpha.to_bits(), beta.to_bits()],
+        Activation::Clip { min, max } => vec![36, min.to_bits(), max.to_bits()],
+        Activation::Elu { alpha } => vec![37, alpha.to_bits()],
+        Activation::Selu => vec![38],
+        Activation::Celu { alpha } => vec![39, alpha.to_bits()],
+        Activation::Softplus => vec![40],
+        Activation::Softsign => vec![41],
     }
 }

@@ -7,10 +7,12 @@
 
 use common::{TensorShape, WidthMask};
 
+/// A parameter tensor and how the file stores it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// Name of the ONNX initializer.
     pub name: String,
+    /// The order of dimensions in the file.
     pub layout: FileLayout,
     /// Our parameter is that of the file times this (alpha or beta of a Gemm).
     pub factor: f32,
@@ -24,6 +26,7 @@ impl Param {
         Self::in_layout(name, FileLayout::default())
     }
 
+    /// A parameter that the file stores in another order.
     pub fn in_layout(name: impl Into<String>, layout: FileLayout) -> Self {
         Self { name: name.into(), layout, factor: 1.0, spread: None }
     }
@@ -57,25 +60,32 @@ pub struct FileLayout(pub Vec<Vec<DimPart>>);
 /// A part of one of our dimensions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DimPart {
+    /// Number of the dimension.
     pub dim: u8,
+    /// Which part of it.
     pub extent: Extent,
 }
 
+/// A part of a [`common::Dim`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Extent {
+    /// All indices.
     Whole,
     /// Blocks and units.
     Outer,
+    /// The indices of one unit.
     Inner,
 }
 
 impl DimPart {
+    /// All of a dimension.
     pub fn whole(dim: u8) -> Self {
         Self { dim, extent: Extent::Whole }
     }
 }
 
 impl FileLayout {
+    /// True if the file has our order.
     pub fn is_plain(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,22 +12,31 @@ use serde::Serialize;
 pub struct UncutAxis {
     /// The layers whose units it counts, in model order.
     pub layers: Vec<String>,
+    /// Number of units.
     pub width: u32,
     /// The node (or shared parameter) where it cannot be cut.
     pub node: String,
+    /// Why no tier cuts it.
     pub reason: Reason,
 }
 
+/// Why an axis stays whole.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
+    /// Its units are outputs of the model.
     Output,
+    /// It is the width of an embedding.
     Embedding,
     /// With a size that is never cut.
     Agrees,
+    /// Its channels fall into groups.
     Groups,
+    /// Its units are added to units at other places.
     Places,
+    /// A reshape merges it with another axis or splits it.
     Merged,
+    /// Its units are positions, such as pixels or steps.
     Positions,
 }
 

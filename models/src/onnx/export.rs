@@ -15,6 +15,7 @@ use super::{
 };
 use crate::graph::{Graph, Groups, Op, ParamId, Tail, ValueId};
 
+mod activation;
 mod nodes;
 use nodes::{Writer, integer};
 
@@ -22,6 +23,7 @@ const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
 const BATCH: &str = "N";
 
+/// What is written besides structure and parameters.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct ExportOptions<'a> {
     /// End with the softmax or sigmoid that the imported model had; otherwise outputs are logits.
@@ -38,8 +40,10 @@ impl Default for ExportOptions<'_> {
     }
 }
 
+/// Why a model cannot be written.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ExportError {
     #[error(transparent)]
     Length(#[from] WrongLength),

@@ -17,6 +17,7 @@ use crate::graph::{Graph, GraphError};
 /// A model read from ONNX.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Import {
+    /// The structure of the model.
     pub graph: Graph,
     /// The flat parameter vector.
     pub parameters: Vec<f32>,
@@ -28,8 +29,10 @@ pub struct Import {
     pub batch: Option<usize>,
 }
 
+/// Why a file cannot be read as a model.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ImportError {
     #[error("this is not an ONNX file, or it is damaged: {0}")]
     Decode(#[from] prost::DecodeError),

@@ -1,5 +1,6 @@
 //! The part of `onnx.proto` (onnx/onnx on GitHub, IR version 8) that import and export need. Field
 //! numbers are those of the original; fields that are not listed are skipped on decoding.
+#![expect(missing_docs, reason = "names and numbers are those of onnx.proto")]
 
 use prost::Message;
 

@@ -2,8 +2,10 @@
 
 use super::proto::{TensorProto, data_type};
 
+/// Why a tensor cannot be read.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum TensorError {
     #[error(
         "tensor '{0}' is kept in another file; save the model with its weights inside (in PyTorch: external_data=False)"

@@ -47,6 +47,7 @@ impl Buffers {
         (len, first, last)
     }
 
+    /// Finds an offset for every buffer; buffers that are live together do not overlap.
     pub fn place(&self) -> ArenaLayout {
         let mut by_size: Vec<usize> = (0..self.0.len()).collect();
         by_size.sort_by_key(|&buffer| (Reverse(self.0[buffer].len), self.0[buffer].first));
@@ -100,6 +101,7 @@ pub struct ArenaLayout {
 }
 
 impl ArenaLayout {
+    /// Where a buffer starts.
     pub fn offset(&self, buffer: BufferId) -> u64 {
         self.offsets[buffer.0]
     }

@@ -19,12 +19,16 @@ use crate::graph::Graph;
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the smallest setting needs {need} bytes of RAM, {} more than the {have} there are", need - have)]
 pub struct Shortage {
+    /// Bytes of the smallest setting.
     pub need: u64,
+    /// Bytes that there are.
     pub have: u64,
 }
 
+/// Why no setting is found.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum FitError {
     #[error(transparent)]
     Compile(#[from] CompileError),

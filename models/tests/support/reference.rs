@@ -113,7 +113,39 @@ fn activate(kind: Activation, x: f64) -> f64 {
         Activation::LeakyRelu { slope } => x.max(0.0) + f64::from(slope) * x.min(0.0),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Activation::Tanh => x.tanh(),
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
+        Activation::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+        }
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Mish => x * x.exp().ln_1p().tanh(),
+        Activation::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        Activation::HardSigmoid { alpha, beta } => (f64::from(alpha) * x + f64::from(beta)).clamp(0.0, 1.0),
+        Activation::Clip { min, max } => x.clamp(min.into(), max.into()),
+        Activation::Elu { alpha } => x.max(0.0) + f64::from(alpha) * (x.min(0.0).exp() - 1.0),
+        Activation::Selu => {
+            1.050_700_987_355_480_5 * (x.max(0.0) + 1.673_263_242_354_377_2 * (x.min(0.0).exp() - 1.0))
+        }
+        Activation::Celu { alpha } => {
+            let alpha = f64::from(alpha);
+            x.max(0.0) + alpha * ((x.min(0.0) / alpha).exp() - 1.0)
+        }
+        Activation::Softplus => x.exp().ln_1p(),
+        Activation::Softsign => x / (1.0 + x.abs()),
     }
+}
+
+/// The error function by Simpson's rule.
+fn erf(x: f64) -> f64 {
+    const PANELS: usize = 200;
+    let h = x.clamp(-6.0, 6.0) / PANELS as f64;
+    let weight = |i: usize| match i {
+        0 | PANELS => 1.0,
+        _ if i % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    let sum: f64 = (0..=PANELS).map(|i| weight(i) * (-(i as f64 * h).powi(2)).exp()).sum();
+    sum * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
 }
 
 fn normal(row: &[f64], epsilon: f32) -> Vec<f64> {

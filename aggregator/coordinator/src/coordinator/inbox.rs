@@ -112,13 +112,14 @@ impl Coordinator {
         versions: Option<Versions>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        self.agree(conn, versions)?;
+        let version = self.agree(conn, versions)?;
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
         let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
         let before = self.fleet.get(device).and_then(|device| device.conn);
-        let admitted = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, allowed)?;
+        let admitted =
+            self.fleet.admit(hello, version, conn, &self.model.plans, self.settings.needs, allowed)?;
         self.note_heard(device, now);
         if let Some(earlier) = before.filter(|before| *before != conn) {
             self.actions.push_back(Action::Displace(earlier));
@@ -138,7 +139,7 @@ impl Coordinator {
     }
 
     /// Negotiates the protocol version of a connection.
-    fn agree(&mut self, conn: ConnId, versions: Option<Versions>) -> Result<(), Refusal> {
+    fn agree(&mut self, conn: ConnId, versions: Option<Versions>) -> Result<u8, Refusal> {
         let theirs = versions.unwrap_or(Versions::FOUR);
         let Some(version) = Versions::OURS.agree(theirs) else {
             let (need, have) = (Versions::OURS.oldest.into(), theirs.newest.into());
@@ -147,7 +148,7 @@ impl Coordinator {
         if let Some(outbox) = self.conns.get_mut(&conn) {
             outbox.speak(version, versions.is_some());
         }
-        Ok(())
+        Ok(version)
     }
 
     fn answer_plan(&mut self, device: &DeviceId, node: u16, step: u16) {

@@ -39,6 +39,7 @@ impl fmt::Display for Notice {
             _ if need <= have && *code == Code::DoesNotFit || *need == 0 && *have == 0 => Ok(()),
             Code::DoesNotFit => write!(f, " (needs {need} bytes, has {have})"),
             Code::NoValidation => write!(f, " (needs {need} samples, has {have})"),
+            Code::TooOld => write!(f, " (needs protocol {need}, speaks {have}); update its program"),
             // Numbers per sample, or classes.
             _ => write!(f, " (needs {need}, has {have})"),
         }

@@ -71,7 +71,15 @@ impl Gateway {
 
     /// With an exchange that was open when the aggregator stopped.
     fn reopened(settings: Settings, reopened: Option<ReopenedExchange>) -> Self {
-        let (model, parameters) = model();
+        Self::serving(model(), settings, reopened)
+    }
+
+    /// With this model.
+    fn serving(
+        (model, parameters): (TieredModel, Vec<f32>),
+        settings: Settings,
+        reopened: Option<ReopenedExchange>,
+    ) -> Self {
         let start = Start {
             run: RunId(1),
             committed: 0,

@@ -8,7 +8,9 @@ use common::{
 /// A device whose update counts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Participant {
+    /// Its name.
     pub device: DeviceId,
+    /// The tier whose slice it trained.
     pub tier: Tier,
     samples: u32,
     pub(super) loss: f64,
@@ -93,7 +95,9 @@ impl Participant {
 /// A device that took part before but not now. Its last update may still be used.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Absent {
+    /// Its name.
     pub device: DeviceId,
+    /// The tier whose slice it trained.
     pub tier: Tier,
     /// The round in which it took part last.
     pub round: u32,
@@ -106,6 +110,8 @@ pub struct Absent {
 /// A device whose update does not count, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
+    /// Its name.
     pub device: DeviceId,
+    /// The reason.
     pub code: Code,
 }

@@ -19,6 +19,7 @@ use crate::{
 /// How many participants are in conflict with a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Conflicts {
+    /// Over the whole model.
     pub model: usize,
     /// By layer, in model order.
     pub layers: Vec<usize>,

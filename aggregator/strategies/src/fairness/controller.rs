@@ -30,19 +30,25 @@ pub struct Controller {
     pub target: f64,
     /// In force; absent before the first measurement.
     pub gains: Option<Gains>,
+    /// What rounds have shown of participation.
     pub participation: Participation,
+    /// The integrator, I.
     #[serde(rename = "I")]
     pub integrator: f64,
+    /// Where the knob stands, u in [0, 1].
     #[serde(rename = "u")]
     pub position: f64,
     /// e and d of the last measurement.
     pub e: Option<f64>,
+    /// d of the last measurement.
     pub d: Option<f64>,
     /// Measurements so far.
     pub rounds: u32,
     /// Mean loss in the first measurement, the lowest, and the last. Absent where the signal is no loss.
     pub first_mean: Option<f64>,
+    /// The lowest mean loss.
     pub best_mean: Option<f64>,
+    /// The last mean loss.
     pub mean: Option<f64>,
     /// d, the I that it was measured under, and whether the price acted, of the last `window` measurements.
     pub ring: VecDeque<(f64, f64, bool)>,
@@ -50,6 +56,7 @@ pub struct Controller {
     pub reached: Option<f64>,
     /// The same of the last whole window before the integrator came to the end.
     pub before_end: Option<f64>,
+    /// What a certificate is computed from.
     pub ledger: Ledger,
 }
 
@@ -60,6 +67,7 @@ pub struct Rule {
     pub budget: f64,
     /// Rounds that are only measured.
     pub warmup: u32,
+    /// How strongly the controller reacts.
     pub gains: GainSetting,
 }
 

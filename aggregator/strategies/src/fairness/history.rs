@@ -13,6 +13,7 @@ use crate::{error::StrategyError, strategy::FairnessScope};
 /// What a report says of a target.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 pub struct RecordedReport {
+    /// From 1.
     pub round: u32,
     /// One per knob; empty without a target.
     #[serde(default)]

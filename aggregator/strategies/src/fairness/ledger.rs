@@ -22,10 +22,15 @@ pub struct Ledger {
     /// The integrator at the start.
     #[serde(rename = "I0")]
     pub start: f64,
+    /// What the integrator was cut by at 1.
     pub up: f64,
+    /// What it was cut by at 0.
     pub down: f64,
+    /// What errors above 3 were cut by.
     pub over: f64,
+    /// What errors below -1 were cut by.
     pub under: f64,
+    /// What the price withheld from the integrator.
     pub withheld: f64,
 }
 

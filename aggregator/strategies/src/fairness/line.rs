@@ -8,13 +8,17 @@ use crate::strategy::FairnessScope;
 /// One knob after a round.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FairnessLine {
+    /// Name of the strategy.
     pub strategy: String,
     /// The parameter that is driven.
     pub parameter: String,
     /// Of a parameter per tier.
     pub tier: Option<usize>,
+    /// Between whom the disparity is measured.
     pub scope: FairnessScope,
+    /// The figure that is compared with the target.
     pub measure: Measure,
+    /// What the figure is computed from.
     pub signal: SignalKind,
     /// c*
     pub target: f64,
@@ -36,12 +40,15 @@ pub struct FairnessLine {
     pub next_value: f64,
     /// The value without fairness, and the strongest one.
     pub neutral: f64,
+    /// The value of the strongest fairness.
     pub most: f64,
+    /// How the target stands.
     pub status: FairnessStatus,
     /// Whether `bound` is certain.
     pub certified: bool,
     /// What the root mean square of the disparity since the ledger began is below, if certified.
     pub bound: Option<f64>,
+    /// What the bound is computed from.
     pub ledger: Ledger,
     /// Mean of d/c*^2 - 1 since the ledger began.
     pub mean_error: Option<f64>,
@@ -49,6 +56,7 @@ pub struct FairnessLine {
     pub reached: Option<f64>,
     /// Mean loss, and the lowest so far.
     pub mean: Option<f64>,
+    /// The lowest mean loss so far.
     pub best_mean: Option<f64>,
     /// Rounds of the window in which the budget held the knob back.
     pub price_acted: usize,

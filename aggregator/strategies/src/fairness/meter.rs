@@ -29,8 +29,11 @@ const LEAST_MEAN: f64 = 1e-10;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Meter {
+    /// Between tiers.
     Tiers(TierMeter),
+    /// Between all devices.
     Devices(PooledMeter),
+    /// Between the devices of one tier.
     Inside(PooledMeter),
 }
 

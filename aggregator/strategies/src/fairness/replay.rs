@@ -26,15 +26,20 @@ use crate::{
 pub struct Recording {
     /// N by tier.
     pub size: Vec<u64>,
+    /// In order.
     pub rounds: Vec<RecordedSums>,
 }
 
 /// The sums of a round, by tier.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RecordedSums {
+    /// Devices with a signal, by tier.
     pub n: Vec<u64>,
+    /// Sums of x, by tier.
     pub s1: Vec<f64>,
+    /// Sums of x^2, by tier.
     pub s2: Vec<f64>,
+    /// Sums of squared standard errors, by tier.
     pub sv: Vec<f64>,
     /// N where it differs from that of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,18 +49,26 @@ pub struct RecordedSums {
 /// One row of a CSV file.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RecordedRow {
+    /// From 1.
     pub round: u32,
+    /// From 0, the widest.
     pub tier: usize,
+    /// N: devices enrolled in the tier.
     pub size: u64,
+    /// n: devices with a signal in this round.
     pub n: u64,
+    /// Sum of x.
     pub s1: f64,
+    /// Sum of x^2.
     pub s2: f64,
+    /// Sum of squared standard errors.
     pub sv: f64,
 }
 
 /// What can be wrong with a recording.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum RecordingError {
     #[error("round {round}: `{key}` has {got} numbers, not one for each of {tiers} tiers")]
     Length { round: usize, key: &'static str, got: usize, tiers: usize },

@@ -23,7 +23,9 @@ pub struct FairnessSettings {
     pub inside: PerTier,
     /// Between whom `target` is measured; `default`: as the strategy's parameter acts.
     pub scope: ScopeSetting,
+    /// The figure that is compared with the target.
     pub measure: Measure,
+    /// The losses that are compared.
     pub signal: Signal,
     /// Strongest value of the parameter that `target` drives; without `target`, of the one that `inside` drives.
     pub most: Most,

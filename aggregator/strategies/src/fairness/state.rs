@@ -14,6 +14,7 @@ const TAG: &[u8] = b"F1";
 pub struct FairnessState {
     /// Whose knobs they are. A state of another strategy is not taken up.
     pub strategy: String,
+    /// One per knob.
     pub knobs: Vec<KnobState>,
 }
 
@@ -21,12 +22,19 @@ pub struct FairnessState {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnobState {
+    /// The parameter that is driven.
     pub parameter: String,
+    /// Of a parameter per tier.
     pub tier: Option<usize>,
+    /// Between whom the disparity is measured.
     pub scope: FairnessScope,
+    /// The figure that is compared with the target.
     pub measure: Measure,
+    /// What the figure is computed from.
     pub signal: SignalKind,
+    /// State of the controller.
     pub controller: Controller,
+    /// State of the measurement.
     pub meter: Meter,
 }
 

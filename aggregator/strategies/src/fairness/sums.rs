@@ -36,8 +36,11 @@ pub struct RoundSignal {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignalKind {
+    /// Loss on samples that devices do not train on.
     Validation,
+    /// Loss on training samples.
     Training,
+    /// Gap to the loss that a device reaches alone.
     Gap,
 }
 

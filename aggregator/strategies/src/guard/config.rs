@@ -5,9 +5,11 @@ use std::{collections::BTreeSet, path::PathBuf};
 use common::DeviceId;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
+/// Whether the guard acts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// Nothing is limited.
     Off,
     /// Bounds what one device can do to the model.
     #[default]
@@ -18,6 +20,7 @@ pub enum Mode {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bonus {
+    /// All devices.
     #[default]
     All,
     /// Only devices whose updates do not point away from the others.
@@ -28,12 +31,19 @@ pub enum Bonus {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(from = "Keys")]
 pub struct GuardConfig {
+    /// Whether the guard acts.
     pub mode: Mode,
+    /// A loss counts up to this many medians of the round.
     pub loss: f64,
+    /// A device counts up to this many average devices.
     pub share: f64,
+    /// A device counts at least this part of its plain share.
     pub floor: f64,
+    /// An update counts with at most this many median lengths of the round.
     pub length: f64,
+    /// Devices whose sample counts are trusted.
     pub trusted_counts: BTreeSet<DeviceId>,
+    /// Which devices may count more than their plain share.
     pub bonus: Bonus,
     /// Labelled samples of the gateway; empty = no probe.
     pub probe: PathBuf,

@@ -8,13 +8,18 @@ use crate::cohort::Cohort;
 /// One line of a report: the value that a device reported, the value that counted, and why.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GuardFinding {
+    /// Its name.
     pub device: String,
+    /// Its tier.
     pub tier: usize,
     /// `loss`, `loss_after`, `validation`, `validation_error`, `share`, `length` or `probe`. Some strategies also ask for `gap`,
     /// `mass`, `trials`, `group_losses` or `group_counts`. `shown_loss` and others of that kind concern only the report.
     pub what: &'static str,
+    /// The value that the device reported.
     pub said: f64,
+    /// The value that counted.
     pub counted: f64,
+    /// The rule that limited it.
     pub why: String,
 }
 

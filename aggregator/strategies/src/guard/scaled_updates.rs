@@ -7,6 +7,7 @@ use common::DeviceId;
 use super::scaled;
 use crate::updates::{UpdateRef, Updates, VectorBuffer};
 
+/// Updates, of which some are shortened.
 #[derive(Debug)]
 pub struct ScaledUpdates<'a, U> {
     updates: U,
@@ -14,6 +15,7 @@ pub struct ScaledUpdates<'a, U> {
 }
 
 impl<'a, U: Updates> ScaledUpdates<'a, U> {
+    /// Multiplies the updates of the devices in `scales`.
     pub fn new(updates: U, scales: &'a BTreeMap<DeviceId, f64>) -> Self {
         Self { updates, scales }
     }

@@ -26,10 +26,13 @@ const LEAST: f64 = 1e-12;
 /// A device that counts less than the strategy wanted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CappedShare {
+    /// Its name.
     pub device: DeviceId,
+    /// Its tier.
     pub tier: Tier,
     /// Shares over all participants.
     pub wanted: f64,
+    /// The share that counted.
     pub counted: f64,
     /// The direction of its update takes away its bonus.
     pub no_bonus: bool,

@@ -74,6 +74,7 @@ impl ResponseCdf {
     }
 }
 
+/// Weights by an online learner that favours clients with high losses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Aaggff {
     params: AaggffParams,

@@ -47,6 +47,7 @@ impl Default for AflParams {
     }
 }
 
+/// The worst case over mixtures of devices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Afl {
     params: AflParams,

@@ -28,6 +28,7 @@ impl Default for DittoParams {
     }
 }
 
+/// FedAvg, and a personal model that never leaves the device.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ditto {
     params: DittoParams,

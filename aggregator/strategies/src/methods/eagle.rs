@@ -47,6 +47,7 @@ const LARGEST_GAP: f64 = 1e100;
 pub struct EagleParams {
     /// How much the variance of the gaps counts.
     pub lambda: f64,
+    /// The length to which the weights are scaled.
     pub norm: EagleNorm,
     /// 2: the gradient of the objective; 4: as in the appendix of the source.
     pub coefficient: f64,
@@ -66,6 +67,7 @@ pub enum EagleNorm {
     SqrtK,
     /// 1, as published: effective learning rates are sqrt(K) times smaller.
     Unit,
+    /// They are not scaled.
     None,
 }
 
@@ -114,6 +116,7 @@ impl EagleParams {
     }
 }
 
+/// Equal distance from what each device reaches alone; devices train alone once, before the first round.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Eagle {
     params: EagleParams,

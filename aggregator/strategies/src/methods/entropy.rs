@@ -26,9 +26,11 @@ pub struct EbaParams {
     pub tau: f64,
     /// Least weight of a device; 0: no limit.
     pub eps_p: f64,
+    /// How the temperature falls from round to round.
     pub anneal: Anneal,
     /// How fast annealing goes.
     pub kappa: f64,
+    /// Weights at an infinite temperature.
     pub prior: Prior,
     /// False: the last average is by samples.
     pub reweight: bool,
@@ -38,10 +40,14 @@ pub struct EbaParams {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Anneal {
+    /// It stays at tau.
     #[default]
     Constant,
+    /// By the pace of annealing.
     Linear,
+    /// By its square root.
     Concave,
+    /// By its third power.
     Convex,
 }
 

@@ -44,6 +44,7 @@ const LARGEST: f64 = 1e100;
 pub struct FairFedParams {
     /// How strongly the gap changes a weight.
     pub beta: f64,
+    /// Which rates are compared.
     pub gap: GroupGap,
     /// 1: weights from this round alone; 2: weights that move from round to round.
     pub version: u8,
@@ -66,6 +67,7 @@ impl Default for FairFedParams {
     }
 }
 
+/// Weights by how far a device's group gap is from the fleet's.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FairFed {
     params: FairFedParams,

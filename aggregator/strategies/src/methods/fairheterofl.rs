@@ -46,9 +46,13 @@ pub struct FairHeteroFlParams {
     /// Absent: 1 / learning rate of the devices.
     #[serde(rename = "L")]
     pub l: Option<f64>,
+    /// The factor of `||V||^2` in the bound where q < q_m.
     pub hessian: Hessian,
+    /// Where the norms in the bound are taken.
     pub norm: NormScope,
+    /// How long a step is.
     pub step: StepRule,
+    /// Default weight of a tier.
     pub group_weight: GroupWeight,
     /// `q_m` of tiers in which a fairness target drives it.
     #[serde(skip)]
@@ -132,6 +136,7 @@ impl FairHeteroFlParams {
     }
 }
 
+/// Fairness between tiers (q) and inside them (q_m).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FairHeteroFl {
     params: FairHeteroFlParams,

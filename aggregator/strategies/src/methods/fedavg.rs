@@ -31,6 +31,7 @@ impl AverageParams {
     }
 }
 
+/// Mean weighted by samples, region by region.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedAvg {
     params: AverageParams,

@@ -14,6 +14,7 @@ use crate::{
     strategy::{Knob, Needs, Strategy, Weights},
 };
 
+/// Maximum-entropy weights from losses after training.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedEba {
     params: EbaParams,

@@ -42,9 +42,11 @@ pub struct FedEbaPlusParams {
     pub tau: f64,
     /// Least weight of a device; 0: no limit.
     pub eps_p: f64,
+    /// How the temperature falls from round to round.
     pub anneal: Anneal,
     /// How fast annealing goes.
     pub kappa: f64,
+    /// Weights at an infinite temperature.
     pub prior: Prior,
     /// False: the last average is by samples.
     pub reweight: bool,
@@ -53,6 +55,7 @@ pub struct FedEbaPlusParams {
     /// Devices are guided if losses differ by more than this angle, in degrees.
     #[serde(rename = "Theta")]
     pub theta: f64,
+    /// What is aligned with the fair gradient.
     pub align: Align,
 }
 
@@ -75,6 +78,7 @@ impl Default for FedEbaPlusParams {
     }
 }
 
+/// Maximum-entropy weights, and steps aligned with a fair gradient; two or three exchanges a round, one with `align = "model"`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FedEbaPlus {
     weights: EbaParams,

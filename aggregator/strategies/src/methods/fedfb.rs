@@ -52,6 +52,7 @@ mod step_size;
 /// Upper limit of a mass, above that of any fleet; sums of such numbers are finite.
 const LARGEST_MASS: f64 = 1e100;
 
+/// Sample weights that close the gap between groups; two exchanges a round with `losses = "new"`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedFb {
     params: FedFbParams,

@@ -42,6 +42,7 @@ impl Default for FedFvParams {
     }
 }
 
+/// Takes conflicts out of updates, in a fair order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedFv {
     params: FedFvParams,

@@ -57,6 +57,7 @@ impl Default for FedLfParams {
     }
 }
 
+/// Common descent layer by layer, without conflicts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedLf {
     params: FedLfParams,

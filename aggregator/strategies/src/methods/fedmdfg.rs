@@ -56,6 +56,7 @@ impl Default for FedMdfgParams {
     }
 }
 
+/// Common descent with a fair guide and a line search; two exchanges a round.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedMdfg {
     params: FedMdfgParams,

@@ -33,6 +33,7 @@ pub struct FedMgdaPlusParams {
     pub eta_g: f64,
     /// The step is as long as the mean of the updates.
     pub rescale: bool,
+    /// The weights that the solution stays close to.
     pub lambda0: Lambda0,
 }
 
@@ -40,6 +41,7 @@ pub struct FedMgdaPlusParams {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lambda0 {
+    /// The same for all.
     #[default]
     Equal,
     /// Shares of the samples.
@@ -52,6 +54,7 @@ impl Default for FedMgdaPlusParams {
     }
 }
 
+/// Common descent near the mean.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedMgdaPlus {
     params: FedMgdaPlusParams,

@@ -24,6 +24,7 @@ impl Default for FedProxParams {
     }
 }
 
+/// Devices are pulled towards the received model.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedProx {
     params: FedProxParams,

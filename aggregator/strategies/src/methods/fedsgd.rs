@@ -24,6 +24,7 @@ pub struct FedSgdParams {
     pub lr: Option<f64>,
 }
 
+/// One full gradient from each device, no local steps.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedSgd {
     params: FedSgdParams,

@@ -9,6 +9,7 @@ use crate::{
     strategy::{Needs, Strategy, Weights},
 };
 
+/// The same as `fedavg`, under the name of its paper for sliced models.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HeteroFl {
     params: AverageParams,

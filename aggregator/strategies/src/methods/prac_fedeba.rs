@@ -28,9 +28,11 @@ pub struct PracFedEbaParams {
     pub tau: f64,
     /// Least weight of a device; 0: no limit.
     pub eps_p: f64,
+    /// How the temperature falls from round to round.
     pub anneal: Anneal,
     /// How fast annealing goes.
     pub kappa: f64,
+    /// Weights at an infinite temperature.
     pub prior: Prior,
     /// False: the last average is by samples.
     pub reweight: bool,
@@ -45,6 +47,7 @@ impl Default for PracFedEbaParams {
     }
 }
 
+/// Maximum-entropy weights from losses before and after training.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PracFedEba {
     weights: EbaParams,

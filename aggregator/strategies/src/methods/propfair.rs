@@ -36,6 +36,7 @@ impl Default for PropFairParams {
     }
 }
 
+/// Proportional fairness, computed on the device.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PropFair {
     params: PropFairParams,

@@ -36,6 +36,7 @@ pub struct QfflParams {
     /// Absent: 1 / learning rate of the devices.
     #[serde(rename = "L")]
     pub l: Option<f64>,
+    /// p_i of a device that has no weight of its own.
     pub weighting: Weighting,
     /// How long a step is. A fairness target needs `reweight`.
     pub step: QfflStep,
@@ -69,6 +70,7 @@ impl Default for QfflParams {
     }
 }
 
+/// Losses to the power q as weights, with a bounded step.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Qffl {
     params: QfflParams,

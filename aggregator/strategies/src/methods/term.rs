@@ -31,6 +31,7 @@ impl Default for TermParams {
     }
 }
 
+/// Exponentially tilted mean of losses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Term {
     params: TermParams,

@@ -35,13 +35,17 @@ use crate::{
 /// A round before it is combined.
 #[derive(Debug)]
 pub struct RoundDump<'a, U> {
+    /// The model under its tiers.
     pub model: &'a TieredModel,
+    /// The whole model before the round.
     pub parameters: &'a [f32],
     /// With the state before the round.
     pub method: &'a Method,
     /// Parameters of the strategy, as configured.
     pub params: &'a Map<String, Value>,
+    /// The participants with their numbers.
     pub cohort: &'a Cohort,
+    /// Where their updates are read from.
     pub updates: &'a mut U,
     /// The steps that the trial losses of the participants belong to.
     pub steps: &'a [f64],
@@ -49,8 +53,10 @@ pub struct RoundDump<'a, U> {
     pub gradients: &'a BTreeMap<DeviceId, Vec<f32>>,
 }
 
+/// Why a round cannot be recorded. `E` is the error of reading updates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum RecordError<E> {
     #[error("{path}: {source}")]
     Write { path: PathBuf, source: io::Error },

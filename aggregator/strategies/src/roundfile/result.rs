@@ -21,8 +21,10 @@ pub struct ReplayResult {
     /// Over all participants; absent for directions.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<DeviceId, f64>,
+    /// What happened in each region.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<RegionResult>,
+    /// What devices are told.
     #[serde(skip_serializing_if = "BriefResult::is_empty")]
     pub brief: BriefResult,
     /// The state that the strategy saves.
@@ -31,8 +33,10 @@ pub struct ReplayResult {
     /// The knobs of a fairness target, with their next values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fairness: Vec<FairnessLine>,
+    /// Devices that do not count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedDevice>,
+    /// Notes of the strategy.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub diagnostics: Map<String, Value>,
 }

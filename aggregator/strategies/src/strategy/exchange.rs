@@ -10,6 +10,7 @@ use crate::{cohort::Cohort, strategy::Weights};
 
 /// What the devices of a round are asked for next.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Ask {
     /// These devices train alone and keep the result. The brief in it comes from the strategy; batch, seed and optimiser are
     /// those of the run.
@@ -32,6 +33,7 @@ impl Ask {
         Self::Train { guide: None }
     }
 
+    /// The kind of exchange that follows.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Alone { .. } => Kind::Alone,
@@ -47,10 +49,15 @@ impl Ask {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
+    /// Devices train alone.
     Alone,
+    /// Losses of the present model.
     Losses,
+    /// Full gradients.
     Gradients,
+    /// Updates.
     Train,
+    /// Losses at steps along a direction.
     Try,
 }
 
@@ -64,6 +71,7 @@ impl Kind {
 /// An exchange that has been made.
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    /// What devices were asked.
     pub kind: Kind,
     /// The devices that answered, with their numbers.
     pub cohort: Cohort,
@@ -72,7 +80,9 @@ pub struct Exchange {
 /// A device of the fleet, whether or not it takes part.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct FleetDevice<'a> {
+    /// Its name.
     pub device: &'a DeviceId,
+    /// Its tier.
     pub tier: Tier,
     /// n_i
     pub samples: f64,

@@ -36,9 +36,12 @@ pub struct Knob {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
+    /// In equal steps.
     #[default]
     Linear,
+    /// In equal steps of the logarithm; ends are above 0.
     Log,
+    /// In equal steps of `ln(1 + value)`; ends are above -1.
     Log1p,
 }
 

@@ -11,10 +11,13 @@ use serde::{
 
 use crate::error::StrategyError;
 
+/// One value for all tiers, or one per tier.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PerTier<T = f64> {
+    /// The same for all tiers.
     All(T),
+    /// One per tier, widest first.
     Each(Vec<T>),
 }
 
@@ -39,6 +42,7 @@ impl<T: Copy> PerTier<T> {
         }
     }
 
+    /// The values that are given.
     pub fn values(&self) -> &[T] {
         match self {
             Self::All(value) => std::slice::from_ref(value),

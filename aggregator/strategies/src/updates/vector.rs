@@ -35,6 +35,7 @@ impl<T: Scalar> VectorBuffer<T> {
         if self.encoded { self.bytes.len() } else { size_of_val(self.numbers.as_slice()) }
     }
 
+    /// A view of what the buffer holds.
     pub fn vector(&self) -> Vector<'_, T> {
         match self.encoded {
             true => Vector::Int8(&self.bytes),
@@ -46,6 +47,7 @@ impl<T: Scalar> VectorBuffer<T> {
 /// A view of a packed vector.
 #[derive(Copy, Clone, Debug)]
 pub enum Vector<'a, T> {
+    /// The numbers themselves.
     Numbers(&'a [T]),
     /// Whole blocks of [`Codec::Int8`], except for the last.
     Int8(&'a [u8]),
@@ -60,6 +62,7 @@ impl<T: Scalar> Vector<'_, T> {
         }
     }
 
+    /// True if there are no numbers.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }

@@ -18,6 +18,7 @@ use crate::data::{
 /// Why samples cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum DataArgsError {
     #[error(transparent)]
     Load(#[from] LoadError),

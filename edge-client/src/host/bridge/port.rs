@@ -59,6 +59,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// Where to look for boards.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum PortSpec {
     /// Serial ports; the file name may contain one `*`.
     Serial { path: PathBuf, baud: u32 },

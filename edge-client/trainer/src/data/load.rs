@@ -37,6 +37,7 @@ pub const MAX_CLASSES: u32 = 1 << 16;
 /// Why a file of samples cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum LoadError {
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },

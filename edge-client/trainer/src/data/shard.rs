@@ -95,6 +95,7 @@ pub trait Shard {
 /// Why samples cannot be used.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum DataError {
     #[error("there is no sample {index}; there are {len}")]
     NoSample { index: u32, len: u32 },

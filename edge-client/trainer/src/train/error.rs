@@ -7,6 +7,7 @@ use crate::data::DataError;
 /// Why a task cannot be done.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum TrainError {
     #[error("the plan needs an arena of {need} numbers, this one has {have}; use a narrower tier")]
     Arena { need: usize, have: usize },

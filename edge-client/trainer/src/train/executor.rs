@@ -37,6 +37,7 @@ fn convolves() -> Result<(), TrainError> {
 
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum PassMode {
     /// Dropout is active, determined by `seed` and `step`. Batch normalisation uses the statistics of the batch.
     Train { seed: u64, step: u32 },

@@ -118,9 +118,12 @@ pub struct Work {
 pub enum WorkProgress {
     /// `step` of `steps` passes are done; there are fewer if training ends early.
     Busy {
+        /// Passes that are done.
         step: u32,
+        /// Passes in all.
         steps: u32,
     },
+    /// The work is finished, with these results.
     Done(Scalars),
 }
 

@@ -7,9 +7,10 @@
 //! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{Activation, PoolKind};
+use common::plan::PoolKind;
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -67,15 +68,7 @@ impl Writer<'_> {
                 let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
                 self.push(name, "Conv", inputs.into_iter().flatten().collect(), output, attributes);
             }
-            Op::Activate(kind) => {
-                let (op, attributes) = match kind {
-                    Activation::Relu => ("Relu", vec![]),
-                    Activation::LeakyRelu { slope } => ("LeakyRelu", vec![float("alpha", slope)]),
-                    Activation::Sigmoid => ("Sigmoid", vec![]),
-                    Activation::Tanh => ("Tanh", vec![]),
-                };
-                self.push(name, op, vec![input], output, attributes);
-            }
+            Op::Activate(kind) => self.activation(name, kind, input, output),
             Op::Pool { kind, window } => {
                 let mut attributes = window_attributes(&window, node.shape.dims.len() == 2);
                 let op = if kind == PoolKind::Max { "MaxPool" } else { "AveragePool" };
@@ -220,7 +213,7 @@ pub fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
 }
 
-fn float(name: &str, value: f32) -> AttributeProto {
+pub fn float(name: &str, value: f32) -> AttributeProto {
     let (name, f) = (name.to_owned(), Some(value));
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }

@@ -3,7 +3,9 @@
 use common::{
     Versions,
     message::{Refusal, Validation},
+    plan::Activation,
 };
+use models::graph::{Builder, Param, ValueId};
 
 use super::*;
 
@@ -26,7 +28,7 @@ fn greet(gateway: &mut Gateway, versions: Versions) -> Result<Option<u8>, Code> 
 fn a_common_version_is_chosen_or_both_ranges_are_reported() {
     let mut gateway = Gateway::new(settings(1));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
-    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(6)));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(7)));
     assert_eq!(greet(&mut gateway, Versions { oldest: 2, newest: 4 }), Ok(Some(4)));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
     assert_eq!(greet(&mut gateway, Versions { oldest: 8, newest: 9 }), Err(Code::WrongVersion));
@@ -119,4 +121,46 @@ fn asking_for_validation_is_another_question_and_not_asking_is_the_old_one() {
     let told = (1u32, 0u8, 0.1f32, &plain.asked, Vec::<u32>::new());
     assert_eq!(digests[0], wire::crc32(&postcard::to_allocvec(&told).unwrap()), "as before version 6");
     assert_eq!(std::collections::BTreeSet::from_iter(&digests).len(), 4);
+}
+
+/// A model with an activation after its first layer.
+fn activated(kind: Activation) -> (TieredModel, Vec<f32>) {
+    let mut builder = Builder::new("mlp", "x", &[64]).unwrap();
+    let hidden = builder.dense("a", ValueId::INPUT, 64, 8, Param::plain("a"), None).unwrap();
+    let active = builder.activate("active", hidden, kind);
+    let logits = builder.dense("b", active, 8, 10, Param::plain("b"), None).unwrap();
+    let graph = builder.finish("y", logits, None).unwrap();
+    let (masks, parameters) = (vec![graph.full().clone()], vec![0.1; graph.layout().len()]);
+    (TieredModel::new(graph, masks, &PlanOptions::train(16)).unwrap(), parameters)
+}
+
+#[test]
+fn a_device_is_refused_if_the_model_has_an_operation_that_it_does_not_know() {
+    for (kind, newest, admitted) in [
+        (Activation::Gelu, 7, true),
+        (Activation::Gelu, 6, false),
+        (Activation::Gelu, 4, false),
+        (Activation::Tanh, 6, true),
+        (Activation::Tanh, 4, true),
+    ] {
+        let mut gateway = Gateway::serving(activated(kind), settings(1), None);
+        gateway.coordinator.handle_connected(ConnId(1), id("d1"));
+        let greeted = greet(&mut gateway, Versions { oldest: 4, newest });
+        if admitted {
+            assert_eq!(greeted, Ok(Some(newest)), "{kind:?}");
+            continue;
+        }
+        assert_eq!(greeted, Err(Code::TooOld), "{kind:?}");
+        // The code that such a device knows.
+        let refusal = Refusal { code: Code::LeftOut, need: 7, have: newest.into() };
+        assert_eq!(gateway.say(1), [ToDevice::Refusal(refusal)]);
+        let registers = |action: &Action| matches!(action, Action::Register(_));
+        assert!(!gateway.actions().iter().any(registers));
+        let notice = gateway.coordinator.poll_notice().unwrap().to_string();
+        let text = format!(
+            "d1 is refused: E47 device's program is older than an operation of the model (needs protocol 7, \
+             speaks {newest}); update its program"
+        );
+        assert_eq!(notice, text);
+    }
 }

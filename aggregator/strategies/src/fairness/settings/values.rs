@@ -14,6 +14,7 @@ pub enum Most {
     /// As the strategy declares it.
     #[default]
     Default,
+    /// This value.
     Value(f64),
 }
 

@@ -15,6 +15,7 @@ impl Cells {
         (sound && values.iter().all(|value| value.is_finite())).then_some(Self { values })
     }
 
+    /// From counts of samples; `None` as for [`Cells::new`].
     pub fn counts(counts: &[u32]) -> Option<Self> {
         Self::new(counts.iter().copied().map(f64::from).collect())
     }
@@ -27,6 +28,7 @@ impl Cells {
         }
     }
 
+    /// The same number everywhere.
     pub fn filled(attributes: usize, value: f64) -> Self {
         Self { values: vec![value; 2 * attributes] }
     }
@@ -36,18 +38,22 @@ impl Cells {
         self.values.len() / 2
     }
 
+    /// All numbers, those of label 0 first.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
+    /// One row per label.
     pub fn rows(&self) -> Vec<Vec<f64>> {
         self.values.chunks(self.attributes().max(1)).map(<[f64]>::to_vec).collect()
     }
 
+    /// The number of a label and an attribute.
     pub fn at(&self, label: usize, attribute: usize) -> f64 {
         self.values[self.index(label, attribute)]
     }
 
+    /// Replaces the number of a label and an attribute.
     pub fn set(&mut self, label: usize, attribute: usize, value: f64) {
         let index = self.index(label, attribute);
         self.values[index] = value;
@@ -63,6 +69,7 @@ impl Cells {
         sum((0..self.attributes()).map(|attribute| self.at(label, attribute)))
     }
 
+    /// The sum of all numbers.
     pub fn total(&self) -> f64 {
         sum(self.values.iter().copied())
     }

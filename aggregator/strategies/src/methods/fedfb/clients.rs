@@ -48,14 +48,17 @@ impl ClientParity {
         self.losses.clone_from(losses);
     }
 
+    /// Samples by device.
     pub fn samples(&self) -> &BTreeMap<DeviceId, f64> {
         &self.samples
     }
 
+    /// Weights by device; the first device has none.
     pub fn lambda(&self) -> &BTreeMap<DeviceId, f64> {
         &self.lambda
     }
 
+    /// Last losses by device.
     pub fn losses(&self) -> &BTreeMap<DeviceId, f64> {
         &self.losses
     }

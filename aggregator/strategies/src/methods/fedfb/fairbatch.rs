@@ -94,6 +94,7 @@ impl FairBatch {
         &self.lambda
     }
 
+    /// Samples by label and attribute.
     pub fn counts(&self) -> &Cells {
         &self.counts
     }

@@ -17,14 +17,17 @@ const CAP: f64 = 5.0;
 /// Largest cross-entropy of one sample that counts.
 const LARGEST_LOSS: f64 = 1e4;
 
+/// Parameters of `fedfb`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedFbParams {
+    /// The notion of fairness.
     pub notion: Notion,
     /// Number of attributes, A; absent: from the counts.
     pub groups: Option<usize>,
     /// Length of the outer step.
     pub alpha: f64,
+    /// How steps shorten over the rounds.
     pub decay: Decay,
     /// Steps of length `alpha_t` whatever the gap, as published.
     pub normalize_mu: bool,
@@ -41,6 +44,7 @@ pub struct FedFbParams {
     pub eps: Option<f64>,
     /// L1 norm to which updates are clipped if there is noise.
     pub clip_l1: f64,
+    /// The model whose losses are used for a step.
     pub losses: LossTime,
 }
 

@@ -22,6 +22,7 @@ impl Quantiser {
         Self { lo, hi, levels: (levels * (1.0 + 1e-12)).floor() }
     }
 
+    /// The number of the nearest level.
     pub fn code(&self, value: f64) -> f64 {
         let place = (value.clamp(self.lo, self.hi) - self.lo) / (self.hi - self.lo);
         (place * (self.levels - 1.0) + 0.5).floor()

@@ -8,9 +8,12 @@ use crate::kernel::sum;
 /// A shorter mu is only rounding.
 const SHORTEST: f64 = 1e-12;
 
+/// The length of the steps of lambda.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct StepSize {
+    /// Length of the first step.
     pub alpha: f64,
+    /// How steps shorten over the rounds.
     pub decay: Decay,
     /// Steps are as long as `alpha_t`, however small the gap; as published.
     pub normalize: bool,

@@ -18,6 +18,7 @@ const LIMIT: usize = 1 << 20;
 /// Why bytes are not a schema.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum DecodeError {
     #[error("the schema is damaged; get it again from the gateway")]
     Damaged,

@@ -18,6 +18,7 @@ pub(super) enum Cell {
 /// Why a field does not fit its column.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum FieldError {
     #[error("has no value; fill it in, remove the line, or set `missing` of the column in [data]")]
     Missing,

@@ -10,6 +10,7 @@ const MAX_INPUTS: usize = 1 << 24;
 /// Why a schema is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SchemaError {
     #[error("no column is of type `number`, `category` or `array`, so the model has no inputs")]
     NoInputs,

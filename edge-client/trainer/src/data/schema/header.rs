@@ -6,6 +6,7 @@ use crate::data::load::CsvRow;
 /// Why the first line of a file does not fit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum HeaderError {
     #[error(
         "has no header, because it holds numbers only; name the columns, or set `header = false` in [data]"

@@ -40,6 +40,7 @@ pub struct Proposal {
 /// Why no schema can be proposed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ProposeError {
     #[error(transparent)]
     Load(#[from] LoadError),

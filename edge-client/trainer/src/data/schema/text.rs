@@ -17,6 +17,7 @@ use super::{Column, Kind, MISSING, Missing, Scaling, Schema, SchemaError, Task, 
 /// Why a text is not a schema.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum TextError {
     #[error("{0}")]
     Toml(#[from] toml::de::Error),

@@ -5,12 +5,16 @@ use core::ops::Range;
 use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    GradTarget, PassMode, TrainError, convolves, forth::kept, full, has_parameters, input, is_trained,
-    output, parameters, span,
+    GradTarget, PassMode, TrainError, convolves,
+    forth::{constants, kept, operand},
+    full, has_parameters, input, is_trained, output, parameters, span,
 };
 use crate::train::{
     Backend, Float,
-    op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+    op::{
+        activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
+        scale,
+    },
     part::disjoint,
 };
 
@@ -85,19 +89,19 @@ fn input_grad<T: Float>(
             conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
         }
         Op::Activate { kind, .. } => {
-            let y = output(node, node.output, rows);
+            let read = if kind.needs_input() { x } else { output(node, node.output, rows) };
             if kind != Activation::Relu {
                 full()?;
             }
             if in_place {
-                let [y, gradient] = disjoint(arena, [y, dx])?;
+                let [read, gradient] = disjoint(arena, [read, dx])?;
                 match kind {
-                    Activation::Relu => backend.relu_grad(y, gradient),
-                    kind => activate::backward_in_place(kind, y, gradient),
+                    Activation::Relu => backend.relu_grad(read, gradient),
+                    kind => activate::backward_in_place(kind, read, gradient),
                 }
             } else {
-                let [y, dy, dx] = disjoint(arena, [y, dy, dx])?;
-                activate::backward(kind, y, dy, grad.add, dx);
+                let [read, dy, dx] = disjoint(arena, [read, dy, dx])?;
+                activate::backward(kind, read, dy, grad.add, dx);
             }
         }
         Op::Pool(op) => {
@@ -167,6 +171,21 @@ fn input_grad<T: Float>(
             let [dy, dx] = disjoint(arena, [dy, dx])?;
             last::backward(steps as usize, width as usize, dy, grad.add, dx);
         }
+        Op::PRelu(op) => {
+            full()?;
+            let [x, slope, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
+            prelu::input_grad(&op.spread, x, slope, dy, grad.add, dx);
+        }
+        Op::Arithmetic(op) => {
+            full()?;
+            if in_place {
+                let [numbers, gradient] = disjoint(arena, [constants(&op), dx])?;
+                arithmetic::backward_in_place(op.kind, operand(&op, numbers), gradient);
+            } else {
+                let [numbers, dy, dx] = disjoint(arena, [constants(&op), dy, dx])?;
+                arithmetic::backward(op.kind, operand(&op, numbers), dy, grad.add, dx);
+            }
+        }
     }
     Ok(())
 }
@@ -234,12 +253,18 @@ fn param_grad<T: Float>(
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
         }
+        Op::PRelu(op) => {
+            full()?;
+            let [dslope, dy, x] = disjoint(arena, [first, dy, x])?;
+            prelu::param_grad(&op.spread, factor, x, dy, dslope);
+        }
         Op::Activate { .. }
         | Op::Pool(_)
         | Op::Add { .. }
         | Op::Dropout { .. }
         | Op::Scale { .. }
-        | Op::Last { .. } => {}
+        | Op::Last { .. }
+        | Op::Arithmetic(_) => {}
     }
     Ok(())
 }

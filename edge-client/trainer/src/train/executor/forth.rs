@@ -2,14 +2,17 @@
 
 use core::ops::Range;
 
-use common::plan::{Activation, Node, Op, Plan, PlanError};
+use common::plan::{Activation, Arithmetic, Constant, Node, Op, Plan, PlanError};
 
-use super::{PassMode, TrainError, convolves, full, input, output, parameters, span};
+use super::{PassMode, TrainError, convolves, full, input, output, parameters, span, stretch};
 use crate::{
     data::DataError,
     train::{
         Backend, Float,
-        op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+        op::{
+            activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
+            scale,
+        },
         part::disjoint,
     },
 };
@@ -106,6 +109,17 @@ pub(super) fn node<T: Float>(
             let [x, y] = disjoint(arena, [x, y])?;
             last::forward(steps as usize, width as usize, x, y);
         }
+        Op::PRelu(op) => {
+            full()?;
+            let [x, slope, y] = disjoint(arena, [x, first, y])?;
+            prelu::forward(&op.spread, x, slope, y);
+        }
+        Op::Arithmetic(op) => {
+            full()?;
+            moved(arena, x, y.clone())?;
+            let [numbers, y] = disjoint(arena, [constants(&op), y])?;
+            arithmetic::forward(op.kind, operand(&op, numbers), y);
+        }
     }
     Ok(())
 }
@@ -115,6 +129,19 @@ pub(super) fn kept(node: &Node, rows: usize) -> Range<usize> {
     let len = rows.saturating_mul(node.op.keep() as usize);
     debug_assert!(node.keep.is_some() || len == 0);
     node.keep.map_or(0..0, |at| span(at, len))
+}
+
+/// Where the constants of a node are.
+pub(super) fn constants(op: &Arithmetic) -> Range<usize> {
+    op.constants().map_or(0..0, stretch)
+}
+
+/// The constants of a node; `numbers` are those in [`constants`].
+pub(super) fn operand<'a, T: Float>(op: &Arithmetic, numbers: &'a [T]) -> arithmetic::Constants<'a, T> {
+    match op.with {
+        Constant::One(number) => arithmetic::Constants::One(T::from_f32(number)),
+        Constant::Each { inner, .. } => arithmetic::Constants::Each { numbers, inner: inner as usize },
+    }
 }
 
 /// The output range of an op that may work in place, filled with the input.
