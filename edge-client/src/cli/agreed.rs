@@ -10,7 +10,7 @@ use crate::{
     data::schema::{Schema, fleet_moments},
     host::{
         Identity,
-        args::read_schema,
+        args::{DataArgsError, read_schema},
         schema::{SchemaLink, ToldSchema},
     },
 };
@@ -38,7 +38,11 @@ pub(super) fn schema(args: &RunArgs) -> Result<Option<Schema>> {
             bail!("the gateway has no schema; add [data] to its fairtier.toml, or use --schema FILE")
         }
         (None, Some(told)) => told,
-        (Some(local), None) => ToldSchema { scaled: None, schema: local },
+        (Some(local), None) => match local.fleet_columns().next() {
+            // Without a schema the gateway collects no scales.
+            Some(column) => return Err(DataArgsError::FleetScale(column.to_owned()).into()),
+            None => return Ok(Some(local)),
+        },
         (Some(local), Some(told)) if local.digest()? == told.schema.digest()? => told,
         (Some(local), Some(told)) => bail!(
             "{} has digest {}, the gateway's schema {}; use --schema gateway, or correct one of them",
