@@ -42,7 +42,46 @@ def transfers():
         seed("transfers", f"lies-{codec}", head + bytes([0, 7, 255, 255, 255, 255, 1, 7, 0, 4, 0, 0]) + chunk)
 
 
+def message(*fields):
+    """A protobuf message of numbers, texts and messages, by field number."""
+    varint = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value % 2**64)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+def model_in_two_files(location, offset, length, kind=1, classes=3):
+    """x[N, 4] -> Gemm with weights in another file -> y, as `fuzz_targets/onnx.rs` has them in its folder."""
+    entries = [(13, message((1, key), (2, value))) for key, value in
+               (("location", location), ("offset", offset), ("length", length)) if value is not None]
+    weight = message((1, classes), (1, 4), (2, kind), (8, "w"), *entries, (14, 1))
+    shape = message((1, message((2, "N"))), (1, message((1, 4))))
+    tensor = message((1, message((1, 1), (2, shape))))
+    turned = message((1, "transB"), (3, 1), (20, 2))
+    node = message((1, "x"), (1, "w"), (2, "y"), (3, "fc"), (4, "Gemm"), (5, turned))
+    graph = message((1, node), (2, "m"), (5, weight), (11, message((1, "x"), (2, tensor))), (12, message((1, "y"))))
+    return message((1, 8), (7, graph), (8, message((2, 18))))
+
+
+# Names of seeds, and where their weights are. Those that start with "good" are read.
+TWO_FILES = {
+    "good": ("w", "16", "48"), "good.sub": ("sub/w", None, None), "good.link": ("./inner", "0", "48"),
+    "good.double": ("w", "8", "96", 11), "good.half": ("w", "8", "24", 10), "above": ("../secret", "0", "48"),
+    "absolute": ("/etc/passwd", "0", "48"), "leak": ("leak", None, None), "up": ("up/secret", "0", None), "zero": ("zero", "0", "48"),
+    "loop": ("loop", None, None), "none": ("none", "0", "48"), "nameless": (None, "0", "48"), "short": ("w", "4090", "48"),
+    "far": ("w", "18446744073709551615", "48"), "lie": ("w", "0", "4096"), "text": ("w", "-1", "x"),
+    "large": ("w", "0", None, 1, 2**40), "strings": ("w", "0", None, 8),
+}
+
+
 def models():
+    for name, place in TWO_FILES.items():
+        seed("onnx", f"two-files.{name}", model_in_two_files(*place))
     fixtures = ROOT / "models/tests/fixtures"
     for path in sorted(fixtures.glob("*.onnx")):
         if path.stat().st_size < 3500:

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use common::{
     Code, DeviceId,
-    files::{self, MAX_MODEL},
     output::{COLUMNS, print, wrap},
 };
 use models::{Graph, onnx};
@@ -350,7 +349,7 @@ fn load(dir: &Path) -> Result<Config> {
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let config = load(dir)?;
     let path = dir.join(MODEL);
-    let file = files::read(&path, MAX_MODEL).with_context(|| format!("{}: serve first", path.display()))?;
+    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
     let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
     let (model, _) = open_model(&config, Needs::default())?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;

@@ -95,7 +95,7 @@ pub mod wire;
 pub use codec::Codec;
 pub use error::Code;
 pub use id::{DeviceId, ExchangeId, RunId, TransferId};
-pub use layout::{Dim, Layout, TensorShape};
+pub use layout::{Dim, Layout, Part, TensorShape};
 pub use mask::{AxisId, WidthMask};
 pub use region::{RegionId, RegionSpan};
 pub use tier::{Budget, Tier, TierSet};

@@ -26,16 +26,20 @@ use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 mod activation;
+mod arrange;
 mod check;
 mod elementwise;
 mod op;
+mod recurrent;
 #[cfg(test)]
 mod tests;
 
 pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
+pub use arrange::{Arrange, Gate};
 pub use check::PlanError;
 pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
 pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Window};
+pub use recurrent::{Recurrent, RecurrentKind};
 
 /// Nodes that a device stores by default.
 pub const MAX_NODES: usize = 64;
@@ -159,13 +163,14 @@ pub struct Node {
     pub op: Op,
     /// The first operand.
     pub input: Operand,
-    /// The second operand of [`Op::Add`].
+    /// The second operand, where [`Op::second`] has a size.
     pub second: Option<Operand>,
     /// Offset of the result.
     pub output: u32,
     /// Gradient of the loss by the output; absent in an inference Plan and where no node needs it.
     pub output_grad: Option<u32>,
-    /// What forward leaves for backward: [`Op::keep`] numbers per sample. In inference it is scratch space of the node.
+    /// What forward leaves for backward: [`Op::keep`] numbers per sample. Backward may overwrite them. In inference it is
+    /// scratch space of the node.
     pub keep: Option<u32>,
     /// Room that backward needs while it runs: [`Op::scratch`] numbers per sample.
     pub scratch: Option<u32>,

@@ -4,7 +4,7 @@
 //! no memory and makes no assumption on nesting. [`RegionMap`] (feature `std`) keeps the result.
 
 use crate::{
-    layout::{Dim, Layout},
+    layout::{Dim, Layout, Part},
     mask::WidthMask,
     tier::{MAX_TIERS, Tier, TierSet},
 };
@@ -87,12 +87,23 @@ impl<'a> RegionSpans<'a> {
 
     /// The tiers that hold an index of a dimension, and for how many indices from there they stay the same.
     fn held(&self, dim: &Dim, index: usize) -> (TierSet, usize) {
-        let block = dim.block_size(self.layout.full);
-        let inside = index % block;
+        let mut inside = index % dim.block_size(self.layout.full).max(1);
+        for part in dim.parts() {
+            let size = part.size(self.layout.full);
+            if inside < size {
+                return self.held_part(part, inside, size);
+            }
+            inside -= size;
+        }
+        debug_assert!(false, "the parts of {dim:?} are shorter than itself");
+        (TierSet::EMPTY, 1)
+    }
+
+    fn held_part(&self, part: &Part, inside: usize, size: usize) -> (TierSet, usize) {
         let mut tiers = TierSet::EMPTY;
-        let mut end = block;
+        let mut end = size;
         for (number, mask) in self.masks.iter().enumerate() {
-            let kept = dim.block_size(mask).min(block);
+            let kept = part.size(mask).min(size);
             if inside < kept {
                 tiers = Tier::new(number).map_or(tiers, |tier| tiers.with(tier));
                 end = end.min(kept);

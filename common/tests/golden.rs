@@ -12,8 +12,8 @@ use fairtier_common::{
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
-        Activation, Arithmetic, ArithmeticKind, BackwardStep, Constant, Conv, Grad, Gru, Loss, Node, Op,
-        Operand, PRelu, Pass, PlanInfo, Segments, Spread, Window,
+        Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
+        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -233,6 +233,7 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
         keep: None,
         scratch: None,
     };
+    let with_second = |op| Node { second: Some(Operand { at: 500, grad: None }), ..node(op) };
     let activate = |kind| node(Op::Activate { kind, len: 32 });
     let spread = Spread { len: 48, channels: 3, inner: 16 };
     let arithmetic = |kind, with| node(Op::Arithmetic(Arithmetic { kind, len: 48, with }));
@@ -246,6 +247,10 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
             nodes,
             steps: heapless::Vec::new(),
         })
+    };
+    let recurrent = |kind, bias| {
+        let (steps, inputs, units) = (5, 3, 2);
+        node(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight: 0, recurrent: 24, bias }))
     };
     use Activation as A;
     vec![
@@ -273,6 +278,30 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
                 arithmetic(ArithmeticKind::Mul, each),
                 arithmetic(ArithmeticKind::Div, Constant::One(-2.0)),
                 arithmetic(ArithmeticKind::Div, each),
+            ]),
+        ),
+        (
+            "PlanPart.recurrent",
+            part([
+                recurrent(RecurrentKind::Lstm, Some(40)),
+                recurrent(RecurrentKind::Tanh, Some(40)),
+                recurrent(RecurrentKind::Lstm, None),
+            ]),
+        ),
+        (
+            "PlanPart.arrange",
+            part([
+                with_second(Op::Arrange(Arrange::Concat { rows: 2, first: 8, second: 300 })),
+                node(Op::Arrange(Arrange::Part { rows: 1, width: 24, start: 7, len: 10 })),
+                node(Op::Arrange(Arrange::Pad { rows: 4, width: 12, before: 0, after: 5 })),
+            ]),
+        ),
+        (
+            "PlanPart.gate",
+            part([
+                node(Op::Arrange(Arrange::Transpose { rows: 1, height: 3, width: 16 })),
+                with_second(Op::Gate(Gate { channels: 3, inner: 16 })),
+                with_second(Op::Gate(Gate { channels: 48, inner: 1 })),
             ]),
         ),
     ]

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use fairtier_common::{
-    AxisId, Dim, Layout, TensorShape, Tier, TierSet, WidthMask,
+    AxisId, Dim, Layout, Part, TensorShape, Tier, TierSet, WidthMask,
+    layout::MAX_PARTS,
     region::{RegionMap, RegionSpans},
     slice::{WrongLength, gather, scatter},
 };
@@ -48,11 +49,8 @@ fn worked_example_of_the_specification() {
 fn gates_and_flattened_channels_are_cut_block_by_block() {
     // Two gates of 2 units; then 2 channels of 3 pixels, channel-major; then 3 pixels of 2 channels.
     let axis = Some(AxisId(0));
-    let tensors = [
-        tensor(&[Dim { blocks: 2, axis, inner: 1 }]),
-        tensor(&[Dim { blocks: 1, axis, inner: 3 }]),
-        tensor(&[Dim { blocks: 3, axis, inner: 1 }]),
-    ];
+    let tensors =
+        [tensor(&[Dim::new(2, axis, 1)]), tensor(&[Dim::new(1, axis, 3)]), tensor(&[Dim::new(3, axis, 1)])];
     let full = WidthMask::full(&[2]).unwrap();
     let layout = Layout { full: &full, tensors: &tensors };
     let half = full.at_widths(&[1]).unwrap();
@@ -67,6 +65,35 @@ fn gates_and_flattened_channels_are_cut_block_by_block() {
     );
 }
 
+#[test]
+fn concatenated_channels_are_cut_branch_by_branch() {
+    // 2 + 3 channels of 2 pixels, channel-major; then 2 pixels of the same channels.
+    let (a, b) = (Dim::units(AxisId(0)), Dim::units(AxisId(1)));
+    let both = a.then(&b).unwrap();
+    let tensors = [tensor(&[both.spread(2)]), tensor(&[both.repeated(2)])];
+    let full = WidthMask::full(&[2, 3]).unwrap();
+    let layout = Layout { full: &full, tensors: &tensors };
+    let narrow = full.at_widths(&[1, 2]).unwrap();
+    let all: Vec<u32> = (0..20).collect();
+    let mut slice = [0; 12];
+    gather(layout, &narrow, &all, &mut slice).unwrap();
+    assert_eq!(slice, [0, 1, 4, 5, 6, 7, 10, 12, 13, 15, 17, 18]);
+}
+
+#[test]
+fn blocks_become_parts_and_fixed_neighbours_one() {
+    let units = Dim::units(AxisId(0));
+    let part = |axis: Option<u8>, inner| Part { axis: axis.map(AxisId), inner };
+    let mixed = Dim::new(2, None, 3).then(&Dim::fixed(1)).unwrap().then(&units.repeated(2)).unwrap();
+    assert_eq!(mixed.parts(), [part(None, 7), part(Some(0), 1), part(Some(0), 1)]);
+    assert_eq!(mixed.blocks(), 1);
+    let none = Dim::of_parts([part(None, 0)]).unwrap();
+    assert_eq!((none.parts().len(), none.then(&units)), (0, Some(units)));
+    let most = units.repeated(MAX_PARTS as u32);
+    assert_eq!(most.then(&Dim::fixed(1)), None);
+    assert_eq!(Dim::of_parts(most.unrolled()).unwrap().parts().len(), MAX_PARTS);
+}
+
 #[derive(Clone, Debug)]
 struct Model {
     full: WidthMask,
@@ -77,6 +104,20 @@ struct Model {
 impl Model {
     fn layout(&self) -> Layout<'_> {
         Layout { full: &self.full, tensors: &self.tensors }
+    }
+
+    /// Axis and unit of every index of a dimension; `None` where it is never cut.
+    fn units(&self, dim: &Dim) -> Vec<Option<(usize, u32)>> {
+        let mut units = Vec::new();
+        for _ in 0..dim.blocks() {
+            for part in dim.parts() {
+                let axis = part.axis.map(|AxisId(axis)| usize::from(axis));
+                let width = axis.map_or(1, |axis| self.full.widths()[axis]);
+                let unit = |unit| std::iter::repeat_n(axis.map(|axis| (axis, unit)), part.inner as usize);
+                units.extend((0..width).flat_map(unit));
+            }
+        }
+        units
     }
 
     /// The set of every coordinate, straight from the definition.
@@ -91,12 +132,9 @@ impl Model {
                     (*at, rest) = (rest % size, rest / size);
                 }
                 let keeps = |mask: &WidthMask| {
-                    tensor.dims.iter().zip(&index).all(|(dim, &at)| match dim.axis {
+                    tensor.dims.iter().zip(&index).all(|(dim, &at)| match self.units(dim)[at] {
                         None => true,
-                        Some(AxisId(axis)) => {
-                            let (axis, inner) = (usize::from(axis), dim.inner as usize);
-                            at / inner % (self.full.widths()[axis] as usize) < mask.widths()[axis] as usize
-                        }
+                        Some((axis, unit)) => unit < mask.widths()[axis],
                     })
                 };
                 let tiers: Vec<usize> = (0..self.masks.len()).filter(|&m| keeps(&self.masks[m])).collect();
@@ -110,11 +148,10 @@ impl Model {
 fn models() -> impl Strategy<Value = Model> {
     prop::collection::vec(1u32..6, 1..4).prop_flat_map(|axes| {
         let count = axes.len() as u8;
-        let dim = (1u32..3, prop::option::of(0..count), 1u32..4).prop_map(|(blocks, axis, inner)| Dim {
-            blocks,
-            axis: axis.map(AxisId),
-            inner,
-        });
+        let part = (prop::option::of(0..count), 1u32..4);
+        let part = part.prop_map(|(axis, inner)| Part { axis: axis.map(AxisId), inner });
+        let dim = (1u32..3, prop::collection::vec(part, 1..4))
+            .prop_map(|(blocks, parts)| Dim::of_parts(parts).unwrap().repeated(blocks));
         let tensor = prop::collection::vec(dim, 1..4).prop_map(|dims| TensorShape::new(&dims).unwrap());
         let widths: Vec<_> = axes.iter().map(|&axis| 1..=axis).collect();
         let full = WidthMask::full(&axes).unwrap();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 #[path = "../../models/tests/support/mod.rs"]
 mod support;
-use support::fixture;
+use support::{fixture, with_another_op};
 
 fn models(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fairtier")).arg("model").args(args).output().expect("the program starts")
@@ -48,10 +48,10 @@ fn inspect_shows_what_every_tier_needs() {
 }
 
 #[test]
-fn inspect_names_ignored_outputs() {
+fn inspect_names_what_follows_the_logits() {
     let text = stdout(&["inspect", &fixture("sklearn-mlp.onnx").to_string_lossy()]);
-    assert!(text.contains("'probabilities' is used; 'label' ignored"), "{text}");
-    assert!(text.contains("(file: transposed)"), "{text}");
+    assert!(text.contains("output  probabilities [10] after Softmax"), "{text}");
+    assert!(!text.contains("ignored") && text.contains("(file: transposed)"), "{text}");
 }
 
 #[test]
@@ -204,9 +204,10 @@ fn errors_say_what_to_do() {
     let (code, text) = failure(&["inspect", "no-such-model"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("neither a file nor a model of the zoo (mnist-mlp, femnist-mlp"), "{text}");
-    let (code, text) = failure(&["inspect", &fixture("keras-rgb.nhwc.onnx").to_string_lossy()]);
+    let dir = tempfile::tempdir().unwrap();
+    let (code, text) = failure(&["inspect", &with_another_op(dir.path(), b"Relu", b"Sqrt")]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("--inputs-as-nchw"), "{text}");
+    assert!(text.contains("uses op 'Sqrt', which is not supported"), "{text}");
     let (code, text) = failure(&["slice", "digits-mlp", "--widths", "99", "--out", "unused.onnx"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("hidden axis 0 has 32 units"), "{text}");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 #[path = "../../models/tests/support/mod.rs"]
 mod support;
-use support::{bytes, fixture, gru_as_onnx};
+use support::{bytes, fixture, recurrent_as_onnx, with_another_op};
 
 fn models(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fairtier")).arg("model").args(args).output().expect("the program starts")
@@ -37,7 +37,7 @@ fn report(output: &Output) -> Value {
 fn the_archive_holds_what_pytorch_computed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("grads.npz");
-    for name in ["mlp", "cnn", "gru", "gru-steps"] {
+    for name in ["mlp", "cnn", "gru", "gru-steps", "lstm-stacked"] {
         for exporter in ["torchscript", "graph"] {
             let file = |part: &str| text(&fixture(&format!("{name}.{part}")));
             let output = grad(
@@ -49,7 +49,7 @@ fn the_archive_holds_what_pytorch_computed() {
             );
             let shown = report(&output);
             let got = read_archive(&fs::read(&out).unwrap()).unwrap();
-            let expected = gru_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
+            let expected = recurrent_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
             let loss = expected["loss"].data.to_f64()[0];
             assert!((got["loss"].data.to_f64()[0] - loss).abs() <= 1e-5 * loss, "{name}");
             assert_eq!(shown["loss"], got["loss"].data.to_f64()[0]);
@@ -64,8 +64,8 @@ fn the_archive_holds_what_pytorch_computed() {
                 };
                 match got.get(key) {
                     Some(array) => assert!(array.shape == wanted.shape && close(array), "{name}: {key}"),
-                    // The gates of a GRU are renamed by the exporters.
-                    None if key.starts_with("gru.") => {
+                    // The gates of recurrent layers are renamed by the exporters.
+                    None if key.starts_with("gru.") || key.starts_with("lstm.") => {
                         let same = |array: &&Array| array.shape == wanted.shape && close(array);
                         assert!(got.values().any(|array| same(&array)), "{name}: {key} {:?}", wanted.shape);
                     }
@@ -184,12 +184,27 @@ fn bad_data_is_refused_with_the_reason() {
 
 #[test]
 fn check_says_what_is_wrong() {
-    let nhwc = text(&fixture("keras-rgb.nhwc.onnx"));
-    let output = models(&["check", &nhwc]);
+    let dir = tempfile::tempdir().unwrap();
+    let refused = with_another_op(dir.path(), b"Relu", b"Sqrt");
+    let output = models(&["check", &refused]);
     assert_eq!(output.status.code(), Some(1));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("not supported") && shown.contains("--inputs-as-nchw"), "{shown}");
-    assert_eq!(report(&models(&["check", &nhwc, "--format", "json"]))["right"], false);
+    for expected in
+        ["not supported: node", "(Sqrt)\n", "  reads  ", " [N, 20]\n", "  try    compute this feature before"]
+    {
+        assert!(shown.contains(expected), "{expected} is not in\n{shown}");
+    }
+    let shown = report(&models(&["check", &refused, "--format", "json"]));
+    assert_eq!((&shown["right"], shown["node"]["op"].as_str()), (&Value::Bool(false), Some("Sqrt")));
+    assert!(shown["node"]["advice"].as_str().unwrap().contains("before the model"));
+
+    let labels =
+        report(&models(&["check", &text(&fixture("sklearn-mlp.onnx")), "--tiers", "1", "--format", "json"]));
+    assert_eq!(labels["ends_with"], "Softmax, label 'label', 10 classes");
+    assert!(
+        labels["tiers"][0]["ram_bytes"].as_u64() > labels["tiers"][0]["arena_bytes"].as_u64(),
+        "{labels}"
+    );
 
     // A rate of 0.7 leaves a number of channels that is not divisible by three groups.
     let norm = models(&["check", &text(&fixture("group-norm.graph.onnx")), "--tiers", "1,0.7"]);

@@ -1,6 +1,6 @@
 //! The table of all tested exports: `cargo run --profile ci -p fairtier-models --example exports`.
 //!
-//! With `--accept`, exports that train or are refused are from now on expected to. What is wrong is never accepted.
+//! With `--accept`, the manifest and the page about models state what was found, unless it is wrong.
 
 extern crate fairtier_models as models;
 
@@ -8,6 +8,8 @@ extern crate fairtier_models as models;
 mod agree;
 #[path = "../tests/exports/check.rs"]
 mod check;
+#[path = "../tests/exports/docs.rs"]
+mod docs;
 #[path = "../tests/exports/manifest.rs"]
 mod manifest;
 #[path = "../tests/support/mod.rs"]
@@ -40,6 +42,8 @@ fn main() {
     }
     if is_accepted {
         manifest::write(&manifest);
+        let page = std::fs::read_to_string(docs::page()).expect("the page about models");
+        std::fs::write(docs::page(), docs::updated(&page, &manifest)).expect("the page is written");
     }
 }
 

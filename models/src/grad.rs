@@ -112,7 +112,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         backend: B,
     ) -> Result<Self, GradError> {
         let slice = graph.slice(mask)?;
-        let packed = graph.gather(mask, parameters)?;
+        let packed = graph.weights(mask, parameters)?;
         let options = PlanOptions { loss: Some(loss), ..PlanOptions::train(1) };
         let one = compile(graph, mask, &options)?;
         let fixed = one.workspace()?;
@@ -144,10 +144,10 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         &self.compiled.info
     }
 
-    /// In our order.
+    /// The parameters in our order.
     pub fn weights(&mut self) -> &mut [T] {
         let len = self.compiled.info.params as usize;
-        &mut self.arena[..len]
+        &mut self.arena[self.slice.constants().len()..len]
     }
 
     /// Range of each parameter in [`Runner::weights`], by the name of its initializer.
@@ -199,7 +199,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         }
         let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
         let at = self.compiled.info.segments.grads.ok_or(missing)? as usize;
-        let grads = self.arena[at..at + self.compiled.info.params as usize].to_vec();
+        let grads = self.arena[at..at + self.compiled.plan()?.trained()].to_vec();
         match grads.iter().all(|grad| grad.to_f64().is_finite()) {
             true => Ok((finite(sum / f64::from(targets))?, grads)),
             false => Err(GradError::NonFinite),

@@ -11,18 +11,25 @@ use common::{Layout, TensorShape, WidthMask};
 mod axes;
 mod build;
 mod digest;
+mod elementwise;
 mod error;
+mod labels;
 mod layers;
 mod norms;
 mod op;
 mod param;
+mod recurrent;
 mod slice;
+mod structure;
 mod uncut;
 
 pub use build::Builder;
+pub use elementwise::Axes;
 pub use error::{GraphError, SliceError};
-pub use op::{Groups, Kernel, Op};
+pub use labels::{Classes, Labels};
+pub use op::{Constant, Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
+pub use recurrent::RecurrentParams;
 pub use uncut::{Reason, UncutAxis};
 
 /// A value that flows between nodes.
@@ -62,6 +69,8 @@ pub struct Graph {
     shapes: Vec<TensorShape>,
     /// Mean and variance of every batch normalisation, in model order.
     stats: Vec<f32>,
+    /// Those of every node that has one per place of some axes, in model order.
+    constants: Vec<f32>,
     full: WidthMask,
     uncut: Vec<UncutAxis>,
 }
@@ -84,6 +93,8 @@ pub struct Output {
     pub value: ValueId,
     /// The operation after the logits in the ONNX model; training leaves it out, export restores it.
     pub tail: Option<Tail>,
+    /// What the ONNX model computes from its probabilities; export restores it.
+    pub labels: Option<Labels>,
 }
 
 /// An operation after the logits.
@@ -95,6 +106,8 @@ pub enum Tail {
     LogSoftmax,
     /// Of every output; the loss is then binary cross-entropy.
     Sigmoid,
+    /// The probabilities `[1 - p, p]` of two classes, where `p` is the sigmoid of the only output.
+    TwoClasses,
 }
 
 impl Tail {
@@ -103,7 +116,7 @@ impl Tail {
         match self {
             Self::Softmax => "Softmax",
             Self::LogSoftmax => "LogSoftmax",
-            Self::Sigmoid => "Sigmoid",
+            Self::Sigmoid | Self::TwoClasses => "Sigmoid",
         }
     }
 }

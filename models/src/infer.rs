@@ -10,7 +10,6 @@ use common::{message::Score, plan::Loss};
 use tract_onnx::prelude::*;
 
 use crate::{
-    graph::Op,
     onnx::{ImportError, import},
     plan::default_loss,
 };
@@ -38,8 +37,10 @@ pub struct TractModel {
     classes: usize,
 }
 
+/// Why a model cannot be run, or samples do not fit it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum InferError {
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -66,7 +67,7 @@ impl TractModel {
         let input: Vec<usize> = graph.input().shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         let mut model = tract_onnx::onnx().model_for_read(&mut &bytes[..])?;
         // tract needs the batch size of a recurrent layer's state.
-        let recurrent = graph.nodes().iter().any(|node| matches!(node.op, Op::Gru { .. }));
+        let recurrent = graph.nodes().iter().any(|node| node.op.is_recurrent());
         let fixed = import.batch.or(recurrent.then_some(RECURRENT_BATCH));
         let rows = match fixed {
             Some(batch) => batch.to_dim(),

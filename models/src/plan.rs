@@ -191,7 +191,7 @@ fn compile_within(
     let program = Program::new(graph, mask, options.scaler && train, options.last);
     let flow = Dataflow::new(&program, train);
     let memory = MemoryPlan::saving(&flow, target);
-    let params = graph.layout().slice_len(mask) as u64;
+    let params = program.constants + graph.layout().slice_len(mask) as u64;
     let frozen = program.frozen().ok_or(CompileError::Last)?;
     let (segments, workspace) = segments(params, params - frozen, program.stats, options);
     let batch = u64::from(options.batch);

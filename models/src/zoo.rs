@@ -8,7 +8,7 @@ use crate::graph::{Graph, Op};
 mod nets;
 mod random;
 use nets::Design;
-pub use nets::{cnn, mlp};
+pub use nets::{cnn, lstm, mlp};
 pub use random::random;
 
 const FIVE: &[f64] = &[1.0, 0.75, 0.5, 0.35, 0.25];
@@ -111,8 +111,8 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// A model by its name, with weights drawn from `seed`: one of [`ALL`], dense layers with ReLU such as `mlp:784-100-10`, or
-/// convolutions ([`cnn`]) such as `cnn:28-4-8-10`.
+/// A model by its name, with weights drawn from `seed`: one of [`ALL`], dense layers with ReLU such as `mlp:784-100-10`,
+/// convolutions ([`cnn`]) such as `cnn:28-4-8-10`, or an LSTM ([`lstm`]) such as `lstm:8-8-16-10`.
 pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     if let Some(entry) = by_name(name) {
         return Some(entry.build(seed));
@@ -122,6 +122,7 @@ pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     let graph = match kind {
         "mlp" => mlp(name, &widths).ok()?,
         "cnn" => cnn(name, &widths).ok()?,
+        "lstm" => lstm(name, &widths).ok()?,
         _ => return None,
     };
     let parameters = initial(&graph, seed);
@@ -174,10 +175,12 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
             let len = shapes[place].len(full);
             let draw: &mut dyn FnMut() -> f64 = match node.op {
                 Op::Embed { .. } => &mut || rng.normal(),
+                // As PyTorch.
+                Op::PRelu { .. } => &mut || 0.25,
                 Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } => {
                     &mut || if place == 0 { 1.0 } else { 0.0 }
                 }
-                Op::Gru { .. } => {
+                Op::Gru { .. } | Op::Recurrent { .. } => {
                     let units = node.shape.dims.last().map_or(1, |dim| dim.size(full));
                     &mut move || (2.0 * rng.unit_f64() - 1.0) * bound(units)
                 }
@@ -247,6 +250,17 @@ mod tests {
         let half = graph.full().at_rate(0.5).unwrap();
         assert_eq!(graph.gather(&half, &parameters).unwrap().len(), 20 + 76 + 1970);
         for wrong in ["cnn:", "cnn:28", "cnn:28-10", "cnn:28-0-10", "cnn:0-4-10", "rnn:28-4-10"] {
+            assert!(build(wrong, 0).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_lstm_by_its_sizes() {
+        let (graph, parameters) = build("lstm:8-6-16-10", 0).unwrap();
+        assert_eq!(parameters.len(), 4 * 16 * (6 + 16 + 2) + 16 * 10 + 10);
+        let half = graph.full().at_rate(0.5).unwrap();
+        assert_eq!(graph.gather(&half, &parameters).unwrap().len(), 4 * 8 * (6 + 8 + 2) + 8 * 10 + 10);
+        for wrong in ["lstm:", "lstm:8-16-10", "lstm:8-6-0-10", "lstm:0-6-16-10", "lstm:8-6-16-16-10"] {
             assert!(build(wrong, 0).is_none(), "{wrong}");
         }
     }

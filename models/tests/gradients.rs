@@ -16,24 +16,21 @@ use trainer::train::Fast;
 mod agree;
 mod support;
 use agree::agree;
-use support::{bytes, gru_as_onnx, torch_models};
+use support::{bytes, recurrent_as_onnx, torch_files};
 
 #[test]
 fn all_gradients_are_those_of_pytorch() {
-    for name in torch_models() {
-        let expected = gru_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
-        for exporter in ["torchscript", "graph"] {
-            let title = format!("{name}.{exporter}");
-            let (graph, parameters) = Graph::from_onnx(&bytes(&format!("{title}.onnx"))).unwrap();
-            let samples = samples(&name, &graph);
-            let single = gradients(&graph, &parameters, None, &samples)
-                .unwrap_or_else(|error| panic!("{title}: {error}"));
-            agree(&single, &expected).unwrap_or_else(|problem| panic!("{title}: {problem}"));
-            let rows = samples.rows();
-            let double = Runner::new(&graph, &parameters, graph.full(), samples.loss(), rows, Fast::new());
-            let double: Gradients<f64> = double.unwrap().gradients(&samples).unwrap();
-            agree(&double, &expected).unwrap_or_else(|problem| panic!("{title}: {problem}"));
-        }
+    for (name, file) in torch_files() {
+        let expected = recurrent_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
+        let (graph, parameters) = Graph::from_onnx(&bytes(&file)).unwrap();
+        let samples = samples(&name, &graph);
+        let single =
+            gradients(&graph, &parameters, None, &samples).unwrap_or_else(|error| panic!("{file}: {error}"));
+        agree(&single, &expected).unwrap_or_else(|problem| panic!("{file}: {problem}"));
+        let rows = samples.rows();
+        let double = Runner::new(&graph, &parameters, graph.full(), samples.loss(), rows, Fast::new());
+        let double: Gradients<f64> = double.unwrap().gradients(&samples).unwrap();
+        agree(&double, &expected).unwrap_or_else(|problem| panic!("{file}: {problem}"));
     }
 }
 

@@ -14,7 +14,7 @@ use models::{
 };
 
 mod support;
-use support::{bytes, floats, forward, labels, npy, npz_scalar, softmax};
+use support::{bytes, floats, forward, labels, npy, npz_scalar, softmax, torch_files};
 
 fn labels_of(name: &str) -> Vec<u32> {
     labels(name).into_iter().map(|label| label as u32).collect()
@@ -95,16 +95,28 @@ fn a_hundred_random_models() {
 
 #[test]
 fn files_of_real_exporters() {
-    for name in
-        ["cnn", "pooled", "gru", "residual", "gru-last", "gru-steps", "gru-state", "depthwise", "pools"]
-    {
-        for exporter in ["torchscript", "graph"] {
-            let file = bytes(&format!("{name}.{exporter}.onnx"));
-            let (graph, parameters) = Graph::from_onnx(&file).unwrap();
-            let samples = floats(&format!("{name}.x.npy"));
-            let logits = TractModel::load(&file).unwrap().logits(&samples).unwrap();
-            close(&logits, &forward(&graph, &parameters, &samples));
-        }
+    const NAMES: [&str; 14] = [
+        "cnn",
+        "pooled",
+        "gru",
+        "residual",
+        "gru-last",
+        "gru-steps",
+        "gru-state",
+        "lstm-last",
+        "lstm-steps",
+        "lstm-state",
+        "lstm-stacked",
+        "rnn",
+        "depthwise",
+        "pools",
+    ];
+    for (name, file) in torch_files().iter().filter(|(name, _)| NAMES.contains(&name.as_str())) {
+        let file = bytes(file);
+        let (graph, parameters) = Graph::from_onnx(&file).unwrap();
+        let samples = floats(&format!("{name}.x.npy"));
+        let logits = TractModel::load(&file).unwrap().logits(&samples).unwrap();
+        close(&logits, &forward(&graph, &parameters, &samples));
     }
 }
 

@@ -4,7 +4,7 @@ extern crate fairtier_models as models;
 
 use models::{
     Graph,
-    graph::Tail,
+    graph::{Classes, Tail},
     onnx::{ExportOptions, export, import},
     zoo,
 };
@@ -27,7 +27,9 @@ fn the_probabilities_are_those_of_scikit_learn() {
     assert_eq!(import.graph.output().name, "probabilities");
     assert_eq!(import.graph.output().tail, Some(Tail::Softmax));
     assert_eq!(import.graph.full().widths(), [16]);
-    assert_eq!(import.notes[0], "of the outputs, 'probabilities' is used; 'label' ignored");
+    let labels = import.graph.output().labels.as_ref().unwrap();
+    assert_eq!(labels.output.as_deref(), Some("label"));
+    assert_eq!(labels.classes, Classes::Numbers((0..10).collect()));
     assert!(!import.graph.params()[0].layout.is_plain());
 
     let logits = forward(&import.graph, &import.parameters, &floats("sklearn-mlp.x.npy"));

@@ -24,7 +24,7 @@ fn every_tier_agrees_with_tract() {
             let mask = graph.full().at_rate(rate).unwrap();
             let case = Case::new(graph.clone(), &parameters, mask, 2, 4);
             let slice = graph.slice(&case.mask).unwrap();
-            let file = export(&slice, &case.weights, &ExportOptions::default()).unwrap();
+            let file = export(&slice, case.parameters(), &ExportOptions::default()).unwrap();
             let expected = TractModel::load(&file).unwrap().logits(&case.features).unwrap();
             for options in [PlanOptions::infer(2), PlanOptions::train(2)] {
                 let plan = compile(&graph, &case.mask, &options).unwrap();

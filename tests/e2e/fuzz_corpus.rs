@@ -84,7 +84,8 @@ fn copied_seeds_match_their_sources() {
     for target in ["onnx", "npy"] {
         let names = names(target);
         assert!(names.len() > 3, "{target}");
-        names.iter().for_each(|name| same(target, name, "models/tests/fixtures"));
+        let copies = names.iter().filter(|name| !name.starts_with("two-files."));
+        copies.for_each(|name| same(target, name, "models/tests/fixtures"));
     }
     for name in ["fedlf-online.toml", "fedfb-parity.toml", "tour.toml"] {
         same("files", name, "sim/experiments");
@@ -92,6 +93,27 @@ fn copied_seeds_match_their_sources() {
     }
     Config::parse(&text("config", "default.toml")).unwrap();
     Config::parse(&text("config", "short.toml")).unwrap();
+}
+
+/// The folder has the weights of `fuzz_targets/onnx.rs`, without its links.
+#[test]
+fn seeds_of_models_in_two_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, weights) = (dir.path().join("net.onnx"), [0; 4096]);
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    for name in ["w", "sub/w", "inner"] {
+        fs::write(dir.path().join(name), weights).unwrap();
+    }
+    let two: Vec<String> = names("onnx").into_iter().filter(|name| name.starts_with("two-files.")).collect();
+    assert!(two.len() > 15, "{two:?}; {AGAIN}");
+    for name in two {
+        fs::write(&path, seed("onnx", &name)).unwrap();
+        let read = models::onnx::read(&path).map(|file| models::Graph::from_onnx(&file).unwrap().1.len());
+        match name.starts_with("two-files.good") {
+            true => assert_eq!(read.unwrap(), 12, "{name}"),
+            false => assert!(read.is_err(), "{name}"),
+        }
+    }
 }
 
 #[test]

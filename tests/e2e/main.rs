@@ -47,6 +47,7 @@ mod boards;
 mod book;
 mod custom_strategy;
 mod exchanges;
+mod exported_models;
 mod fairness_target;
 mod file_permissions;
 mod forged_refusals;

@@ -182,8 +182,8 @@ const REMEDIES: &[(Code, &str)] = &[
     ),
     (
         Code::BadModel,
-        "Run `fairtier model check FILE`: it names the node that is not supported. Check the path in `model.source`, which is relative to \
-         `fairtier.toml`.",
+        "Run `fairtier model check FILE`: it names the node that is not supported, and a change that would work. Check the path in \
+         `model.source`, which is relative to `fairtier.toml`. Weights in a second file, such as `net.onnx.data`, must be in the same folder.",
     ),
     (
         Code::StoreDamaged,

@@ -7,7 +7,6 @@ use crate::{
     store::{DiskStore, RolledBack},
 };
 use anyhow::{Context, Result, bail};
-use common::files::{self, MAX_MODEL};
 use models::{Graph, onnx};
 use tracing::info;
 
@@ -58,7 +57,7 @@ pub(super) fn expect_run(dir: &Path) -> Result<()> {
 /// Replaces the exported model by the one that the run has now.
 fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
     let path = dir.join(MODEL);
-    let Ok(file) = files::read(&path, MAX_MODEL) else { return Ok(()) };
+    let Ok(file) = onnx::read(&path) else { return Ok(()) };
     let formed = Graph::from_onnx(&file).map_err(anyhow::Error::from).and_then(|(graph, _)| {
         let metadata = [("round", done.to.to_string())];
         let options = onnx::ExportOptions { metadata: &metadata, ..onnx::ExportOptions::default() };

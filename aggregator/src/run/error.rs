@@ -24,7 +24,7 @@ pub enum RunError {
     #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
     Probe(#[from] ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
-    ModelFile { path: PathBuf, source: std::io::Error },
+    ModelFile { path: PathBuf, source: models::onnx::ReadError },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
     Import { path: PathBuf, source: models::onnx::ImportError },
     #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
@@ -39,6 +39,8 @@ pub enum RunError {
     Schema { what: &'static str, model: usize, schema: usize },
     #[error("{code}: [data] is not that of the stored run; use the stored run's, or another directory", code = Code::BadConfig)]
     OtherSchema,
+    #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]
+    RoundedConstants { tier: usize },
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error("the run cannot go on: {0}")]

@@ -2,12 +2,9 @@
 
 use std::path::PathBuf;
 
-use common::{
-    files::{self, MAX_MODEL},
-    tier::Tier,
-};
+use common::{Codec, tier::Tier};
 use models::{
-    Graph,
+    Graph, onnx,
     plan::{CompileError, PlanOptions},
     zoo,
 };
@@ -33,8 +30,8 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
                 let known = zoo::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
                 return Err(RunError::UnknownModel { name: source.clone(), known });
             }
-            let file = files::read(&path, MAX_MODEL)
-                .map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
+            let file =
+                onnx::read(&path).map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
             Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source })?
         }
     };
@@ -67,6 +64,10 @@ fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<
     let max = config.server.max_message;
     for (tier, plan) in model.plans.iter().enumerate().filter_map(|(n, plan)| Some((Tier::new(n)?, plan))) {
         let (held, trained) = (plan.info.params as usize, model.regions.slice_len(tier));
+        let rounds = config.wire.down.of(tier).is_some_and(|codec| codec != Codec::F32);
+        if rounds && !model.graph.constants().is_empty() {
+            return Err(RunError::RoundedConstants { tier: tier.index() });
+        }
         let ways = [(&config.wire.down, held), (&config.wire.up, trained * needs.product.vectors())];
         for (codecs, numbers) in ways {
             let bytes = codecs.of(tier).and_then(|codec| codec.encoded_len(numbers));

@@ -63,7 +63,8 @@ pub enum ModelError {
     Plan { tier: usize, source: models::plan::CompileError },
     #[error(
         "tier {tier}: the strategy sends devices a second vector, which tiers that train their last layers only \
-         have no room for; take another strategy, or leave out `last`"
+         have no room for, nor models with constants for each feature or channel; take another strategy, leave out \
+         `last`, or scale the data instead"
     )]
     Guided { tier: usize },
     #[error("tier {tier}: its slice of {parameters} parameters is too large to send")]
@@ -106,7 +107,7 @@ impl TieredModel {
         }
         let compile = |(tier, mask): (usize, &WidthMask)| {
             let last = last.get(tier).copied().flatten();
-            if last.is_some() && options.guide {
+            if options.guide && (last.is_some() || !graph.constants().is_empty()) {
                 return Err(ModelError::Guided { tier });
             }
             let plan = models::plan::compile(&graph, mask, &PlanOptions { last, ..*options })
@@ -132,7 +133,7 @@ impl TieredModel {
         Ok(Self { graph, masks, plans, regions, held, layers })
     }
 
-    /// The part of the whole model that a tier holds.
+    /// The part of the whole model that a tier holds: constants, then parameters.
     pub fn slice(&self, tier: Tier, parameters: &[f32]) -> Vec<f32> {
         let mut slice = Vec::new();
         self.gather(tier, parameters, &mut slice);
@@ -141,21 +142,31 @@ impl TieredModel {
 
     /// The same into `slice`.
     pub fn gather(&self, tier: Tier, parameters: &[f32], slice: &mut Vec<f32>) {
-        self.held.gather(tier, parameters, slice);
+        let mut packed = Vec::new();
+        self.held.gather(tier, parameters, &mut packed);
+        *slice = self.graph.gather_constants(&self.masks[tier.index()]);
+        slice.append(&mut packed);
     }
 
-    /// Writes a slice to its place in a vector over the whole model; the rest is unchanged.
+    /// Writes the parameters of a slice to their place in a vector over the whole model; the rest is unchanged.
     pub fn spread(&self, tier: Tier, slice: &[f32], whole: &mut [f64]) {
+        let slice = slice.get(self.constants(tier)..).unwrap_or_default();
         for piece in self.held.pieces(tier) {
             let to = whole.iter_mut().skip(piece.full).take(piece.len);
             to.zip(slice.iter().skip(piece.packed)).for_each(|(to, &value)| *to = value.into());
         }
+    }
+
+    /// How many numbers of a tier's slice are constants.
+    fn constants(&self, tier: Tier) -> usize {
+        self.graph.gather_constants(&self.masks[tier.index()]).len()
     }
 }
 
 /// Where the parameters that a tier trains begin in the whole model.
 fn first_trained(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> Result<usize, PlanError> {
     let frozen = Plan::check(&plan.info, &plan.nodes, &plan.schedule)?.frozen() as usize;
+    let frozen = frozen.saturating_sub(graph.gather_constants(mask).len());
     let tensors = graph.offsets(mask).into_iter().zip(graph.offsets(graph.full()));
     // A model without tensors begins at 0.
     Ok(tensors.filter(|(packed, _)| *packed <= frozen).map(|(_, full)| full).max().unwrap_or(0))
@@ -163,9 +174,52 @@ fn first_trained(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> Result<usi
 
 #[cfg(test)]
 mod tests {
-    use models::zoo;
+    use common::plan::ArithmeticKind;
+    use models::{
+        graph::{Axes, Builder, Param, ValueId},
+        zoo,
+    };
 
     use super::*;
+
+    /// Three inputs that are scaled, and a hidden layer of four units.
+    fn scaled() -> Graph {
+        let mut builder = Builder::new("scaled", "x", &[3]).unwrap();
+        let (axes, std) = (Axes { first: 0, count: 1 }, vec![2.0, 4.0, 8.0]);
+        let x = builder.with_constants("std", ValueId::INPUT, ArithmeticKind::Div, axes, std).unwrap();
+        let hidden = builder.dense("a", x, 3, 4, Param::plain("a"), None).unwrap();
+        let logits = builder.dense("b", hidden, 4, 2, Param::plain("b"), None).unwrap();
+        builder.finish("y", logits, None).unwrap()
+    }
+
+    #[test]
+    fn constants_are_sent_to_devices_and_are_no_parameters() {
+        let graph = scaled();
+        let masks = vec![graph.full().clone(), graph.full().at_rate(0.5).unwrap()];
+        let model = TieredModel::new(graph.clone(), masks.clone(), &PlanOptions::train(1)).unwrap();
+        let parameters: Vec<f32> = (0..20).map(|number| number as f32).collect();
+        assert_eq!(model.regions.parameters(), 20);
+        for (index, expected) in [(0, 20), (1, 10)] {
+            let tier = Tier::new(index).unwrap();
+            let slice = model.slice(tier, &parameters);
+            assert_eq!(slice[..3], [2.0, 4.0, 8.0]);
+            assert_eq!((slice.len(), model.regions.slice_len(tier)), (3 + expected, expected));
+            assert_eq!(model.plans[index].info.params as usize, slice.len());
+            let mut whole = vec![0.0; 20];
+            model.spread(tier, &slice, &mut whole);
+            assert_eq!(whole[0..6], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        }
+        // A second vector would have no room for them.
+        let guided = PlanOptions { guide: true, ..PlanOptions::train(1) };
+        assert!(matches!(
+            TieredModel::new(graph.clone(), masks.clone(), &guided),
+            Err(ModelError::Guided { .. })
+        ));
+        // The last layer alone.
+        let model = TieredModel::training(graph, masks, &[None, Some(1)], &PlanOptions::train(1)).unwrap();
+        let tier = Tier::new(1).unwrap();
+        assert_eq!((model.slice(tier, &parameters).len(), model.regions.slice_len(tier)), (13, 4));
+    }
 
     #[test]
     fn layers_cover_the_model_and_keep_tensors_whole() {

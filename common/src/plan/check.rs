@@ -139,7 +139,7 @@ impl Bounds {
 
     fn check(&self, node: &Node) -> Result<(), Fault> {
         let op = &node.op;
-        if !op.is_sound() || node.second.is_some() != matches!(op, Op::Add { .. }) {
+        if !op.is_sound() || node.second.is_some() != op.second().is_some() {
             return Err(Fault::Unsound);
         }
         let within = |(at, len): (u32, u64), limit| u64::from(at).saturating_add(len) <= limit;
@@ -169,7 +169,10 @@ impl Bounds {
         };
         let grad = self.grad(&node.input, reads)?;
         let (second, second_grad) = match &node.second {
-            Some(port) => (Some(self.span(port.at, reads)?), self.grad(port, reads)?),
+            Some(port) => {
+                let reads = op.second().ok_or(Fault::Unsound)?;
+                (Some(self.span(port.at, reads)?), self.grad(port, reads)?)
+            }
             None => (None, None),
         };
         let in_place = op.may_work_in_place();
@@ -188,12 +191,15 @@ impl Bounds {
         if cfg!(feature = "full") && alive_input.is_some() && output.overlaps(input) {
             return Err(Fault::Overlap);
         }
+        let alive_second = second.filter(|_| op.backward_reads_second());
         apart(&[Some(output_grad), alive_input, keep, scratch])?;
+        apart(&[Some(output_grad), alive_second])?;
         // The gradient may replace an output that is no longer read.
         apart(&[Some(output_grad), alive_output])?;
         for written in [grad, second_grad].into_iter().flatten() {
             apart(&[Some(written), alive_input, keep, scratch])?;
             apart(&[Some(written), alive_output])?;
+            apart(&[Some(written), alive_second])?;
             if written.overlaps(output_grad) && !(in_place && written.is(output_grad)) {
                 return Err(Fault::Overlap);
             }

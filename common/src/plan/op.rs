@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Activation, Arithmetic, PRelu};
+use super::{Activation, Arithmetic, Arrange, Gate, PRelu, Recurrent};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -49,6 +49,12 @@ pub enum Op {
     PRelu(PRelu),
     /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
     Arithmetic(Arithmetic),
+    /// LSTM or plain recurrent layer over a sequence.
+    Recurrent(Recurrent),
+    /// Joins, cuts, pads or transposes.
+    Arrange(Arrange),
+    /// Multiplies two values.
+    Gate(Gate),
 }
 
 /// How a kernel moves over an image.
@@ -216,7 +222,7 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
-            Self::PRelu(_) | Self::Arithmetic(_) => 7,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) | Self::Arrange(_) | Self::Gate(_) => 7,
         }
     }
 
@@ -232,7 +238,10 @@ impl Op {
             | Self::Norm(_)
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
-            | Self::Arithmetic(_) => !cfg!(feature = "full"),
+            | Self::Arithmetic(_)
+            | Self::Recurrent(_)
+            | Self::Arrange(_)
+            | Self::Gate(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -266,6 +275,23 @@ impl Op {
             Self::Last { steps, width } => (mul(steps, width), width.into()),
             Self::PRelu(prelu) => same(prelu.spread.len.into()),
             Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
+            Self::Recurrent(layer) => layer.sizes(),
+            Self::Arrange(arrange) => {
+                let (read, _, written) = arrange.sizes();
+                (read, written)
+            }
+            Self::Gate(gate) => same(mul(gate.channels, gate.inner)),
+        }
+    }
+
+    /// Numbers per sample of the second operand; `None` for an op with one operand.
+    pub fn second(&self) -> Option<u64> {
+        match *self {
+            _ if self.is_left_out() => None,
+            Self::Add { len } => Some(len.into()),
+            Self::Arrange(arrange @ Arrange::Concat { .. }) => Some(arrange.sizes().1),
+            Self::Gate(gate) => Some(gate.channels.into()),
+            _ => None,
         }
     }
 
@@ -275,6 +301,7 @@ impl Op {
             _ if self.is_left_out() => 0,
             // The gates z, r, n of every step, and where the reset comes after, the product it resets.
             Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
+            Self::Recurrent(layer) => layer.keep(),
             _ => 0,
         }
     }
@@ -288,6 +315,7 @@ impl Op {
             Self::Gru(gru) => {
                 u64::from(gru.units).saturating_add(mul(gru.steps, gru.units).saturating_mul(4))
             }
+            Self::Recurrent(layer) => layer.scratch(),
             _ => 0,
         }
     }
@@ -303,6 +331,7 @@ impl Op {
             Self::Gru(gru) => mul(gru.steps, gru.units)
                 .saturating_mul(3)
                 .saturating_mul(u64::from(gru.inputs) + u64::from(gru.units)),
+            Self::Recurrent(layer) => layer.macs(),
             _ => 0,
         }
     }
@@ -330,13 +359,16 @@ impl Op {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
             Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
+            Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
             | Self::Dropout { .. }
             | Self::Scale { .. }
             | Self::Last { .. }
-            | Self::Arithmetic(_) => [None; 3],
+            | Self::Arithmetic(_)
+            | Self::Arrange(_)
+            | Self::Gate(_) => [None; 3],
         }
     }
 
@@ -363,16 +395,23 @@ impl Op {
             | Self::Gru(_)
             | Self::Norm(_)
             | Self::BatchNorm { .. }
-            | Self::PRelu(_) => true,
+            | Self::PRelu(_)
+            | Self::Recurrent(_)
+            | Self::Gate(_) => true,
             _ => false,
         }
+    }
+
+    /// Backward reads the second operand.
+    pub fn backward_reads_second(&self) -> bool {
+        matches!(self, Self::Gate(_))
     }
 
     /// Backward reads the node's output.
     pub fn backward_reads_output(&self) -> bool {
         match self {
             Self::Activate { kind, .. } => !kind.needs_input(),
-            Self::Gru(_) => true,
+            Self::Gru(_) | Self::Recurrent(_) => true,
             _ => false,
         }
     }
@@ -403,11 +442,12 @@ impl Op {
             Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
+            Self::Arrange(arrange) => arrange.is_sound(),
             _ => true,
         }
     }
 }
 
-fn mul(a: u32, b: u32) -> u64 {
+pub(super) fn mul(a: u32, b: u32) -> u64 {
     u64::from(a) * u64::from(b)
 }

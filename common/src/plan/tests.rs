@@ -119,6 +119,29 @@ fn a_recurrent_node_needs_its_scratch_memory() {
 }
 
 #[test]
+fn an_lstm_keeps_its_gates_and_cells() {
+    let lstm = Recurrent {
+        kind: RecurrentKind::Lstm,
+        steps: 5,
+        inputs: 3,
+        units: 2,
+        weight: 0,
+        recurrent: 24,
+        bias: Some(40),
+    };
+    let plain = Op::Recurrent(Recurrent { kind: RecurrentKind::Tanh, ..lstm });
+    let op = Op::Recurrent(lstm);
+    assert_eq!(op.sizes(), (15, 10));
+    assert_eq!(op.parameters(), [Some((0, 24)), Some((24, 16)), Some((40, 16))]);
+    assert_eq!((op.keep(), op.scratch(), op.macs()), (50, 4, 200));
+    assert_eq!(plain.parameters(), [Some((0, 6)), Some((24, 4)), Some((40, 4))]);
+    assert_eq!((plain.keep(), plain.scratch(), plain.macs()), (10, 2, 50));
+    let most = Recurrent { steps: u32::MAX, inputs: u32::MAX, units: u32::MAX, ..lstm };
+    assert_eq!((Op::Recurrent(most).keep(), Op::Recurrent(most).macs()), (u64::MAX, u64::MAX));
+    assert!(core::mem::size_of_val(&lstm) < core::mem::size_of::<Op>(), "a convolution is the largest op");
+}
+
+#[test]
 fn a_store_refuses_more_nodes_than_it_has_room_for() {
     let (info, _) = plan();
     let refused = PlanStore::<1>::new(info).unwrap_err();

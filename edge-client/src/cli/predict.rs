@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use crate::host::args::DataArgs;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use common::files::{self, MAX_MODEL};
-use models::infer::TractModel;
+use models::{infer::TractModel, onnx};
 use serde_json::json;
 
 use super::print;
@@ -32,7 +31,7 @@ enum Format {
 }
 
 pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
-    let file = files::read(&args.model, MAX_MODEL).with_context(|| args.model.display().to_string())?;
+    let file = onnx::read(&args.model).with_context(|| args.model.display().to_string())?;
     let model = TractModel::load(&file).with_context(|| args.model.display().to_string())?;
     let samples = args.data.samples()?;
     if samples.inputs() != model.inputs() {

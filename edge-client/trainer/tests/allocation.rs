@@ -15,7 +15,7 @@ use common::{
     RunId,
     brief::{Brief, GroupReport, Laplace, Optimizer, Product, Signal},
     message::{Alone, Task, Ticket},
-    plan::{Activation, Loss, PoolKind},
+    plan::{Activation, Loss, PoolKind, RecurrentKind},
     privacy::Secret,
 };
 use trainer::{
@@ -80,6 +80,8 @@ fn plans() -> [TestPlan; 3] {
     let x = b.embed(x, 3, 5);
     let x = b.gru(x, 6, 4, true);
     let x = b.gru(x, 6, 4, false);
+    let x = b.recurrent(x, 6, 4, RecurrentKind::Lstm);
+    let x = b.recurrent(x, 6, 4, RecurrentKind::Tanh);
     let x = b.last(x, 6);
     let _ = b.dense(x, 1, 3);
     let text = b.finish(Loss::Softmax { classes: 3 }, options);

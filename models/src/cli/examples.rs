@@ -13,7 +13,8 @@ Examples:
   fairtier model grad net.onnx --inputs x.npy --labels y.npy --out grads.npz
 
 MODEL is an ONNX file, a name from `fairtier model zoo`, or layers: mlp:4-16-3 has 4 inputs, 16 hidden units and 3 outputs;
-cnn:28-4-8-10 takes images of 28x28, has two convolutions with 4 and 8 channels, and 10 classes.
+cnn:28-4-8-10 takes images of 28x28, has two convolutions with 4 and 8 channels, and 10 classes;
+lstm:8-8-16-10 takes 8 steps of 8 numbers, has 16 units, and 10 classes.
 Exit codes: 0 done, 1 failed (plan: does not fit; check: something is wrong), 2 wrong usage.";
 
 pub(super) const INSPECT: &str = "\

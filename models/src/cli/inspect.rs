@@ -169,7 +169,7 @@ impl TierNeeds {
         tiers.iter().enumerate().map(|(tier, spec)| Self::of(graph, tier, spec, batch)).collect()
     }
 
-    fn of(graph: &Graph, tier: usize, spec: &TierSpec, batch: u16) -> Result<Self, CompileError> {
+    pub fn of(graph: &Graph, tier: usize, spec: &TierSpec, batch: u16) -> Result<Self, CompileError> {
         Self::new(graph, tier, spec, &spec.mask(graph)?, batch)
     }
 
@@ -259,7 +259,7 @@ fn title(tier: usize, spec: &TierSpec) -> String {
 }
 
 fn axis_of(shape: &TensorShape) -> Option<u8> {
-    shape.dims.iter().find_map(|dim: &Dim| dim.axis).map(|axis| axis.0)
+    shape.dims.iter().find_map(|dim: &Dim| dim.axes().next()).map(|axis| axis.0)
 }
 
 fn hex(digest: u32) -> String {

@@ -132,13 +132,17 @@ fn plan(source: &ModelArgs, need: &PlanArgs) -> Result<PlanReport> {
 
 fn check_model(source: &ModelArgs, args: &CheckArgs) -> Result<check::CheckReport> {
     let model = match LoadedModel::load(source) {
-        // A model that cannot be imported is a finding; a file that cannot be read is not.
-        Err(error) if error.is::<onnx::ImportError>() => {
-            return Ok(check::CheckReport::refused(&source.model, error.root_cause().to_string()));
+        // A model that cannot be imported, or that lacks its weights, is a finding; a file that cannot be read is not.
+        Err(error)
+            if error.is::<onnx::ImportError>()
+                || matches!(error.downcast_ref(), Some(onnx::ReadError::Weights { .. })) =>
+        {
+            let reason = error.root_cause().to_string();
+            return Ok(check::CheckReport::refused(&source.model, reason, error.downcast_ref()));
         }
         model => model?,
     };
-    let file = model.file.as_ref().map(|file| files::read(file, MAX_MODEL)).transpose()?;
+    let file = model.file.as_deref().map(onnx::read).transpose()?;
     let options = CheckOptions {
         loss: args.loss.map(|kind| LossKind::of(Some(kind), &model.graph)),
         samples: args.samples.into(),
@@ -244,8 +248,8 @@ impl LoadedModel {
             return Ok(Self { graph, parameters, notes: vec![], rates, keep_whole, stem, file: None });
         }
         let path = Path::new(&source.model);
-        let bytes = match files::read(path, MAX_MODEL) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+        let bytes = match onnx::read(path) {
+            Err(onnx::ReadError::File(error)) if error.kind() == ErrorKind::NotFound => {
                 let names: Vec<&str> = zoo::ALL.iter().map(|entry| entry.name).collect();
                 bail!("'{}' is neither a file nor a model of the zoo ({})", source.model, names.join(", "))
             }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use common::{
-    AxisId, Dim, TensorShape, WidthMask,
+    AxisId, Dim, Part, TensorShape, WidthMask,
     mask::{MAX_AXES, MaskError},
 };
 
@@ -61,7 +61,7 @@ impl Axes {
     }
 
     pub fn size(&self, dim: &Dim) -> usize {
-        dim.blocks as usize * self.width(dim) as usize * dim.inner as usize
+        dim.blocks() as usize * dim.parts().iter().map(|part| self.part_size(part)).sum::<usize>()
     }
 
     pub fn sizes(&self, dims: &[Dim]) -> Vec<usize> {
@@ -70,15 +70,28 @@ impl Axes {
 
     /// No tier cuts this dimension.
     pub fn pin(&mut self, dim: &Dim, node: &str, reason: Reason) {
-        if let Some(axis) = dim.axis {
+        for axis in dim.axes() {
             self.pin_axis(axis.0, node, reason);
         }
     }
 
-    /// Two dimensions of equal size are the same one.
+    /// Two dimensions of equal size are the same one. Equal lists of parts become one part by part.
     pub fn unify(&mut self, a: &Dim, b: &Dim, node: &str) {
+        let sizes = |dim: &Dim| dim.parts().iter().map(|part| self.part_size(part)).collect::<Vec<_>>();
+        if a.is_fixed() || b.is_fixed() {
+            self.pin(a, node, Reason::Agrees);
+            self.pin(b, node, Reason::Agrees);
+        } else if a.blocks() == b.blocks() && sizes(a) == sizes(b) {
+            a.parts().iter().zip(b.parts()).for_each(|(a, b)| self.unify_parts(a, b, node));
+        } else {
+            let pairs = a.axes().flat_map(|a| b.axes().map(move |b| (a.0, b.0, node.to_owned())));
+            self.apart.extend(pairs);
+        }
+    }
+
+    fn unify_parts(&mut self, a: &Part, b: &Part, node: &str) {
         match (a.axis, b.axis) {
-            (Some(x), Some(y)) if (a.blocks, a.inner) == (b.blocks, b.inner) => {
+            (Some(x), Some(y)) if a.inner == b.inner => {
                 let (x, y) = (self.root(x.0), self.root(y.0));
                 let (first, second) = (x.min(y), x.max(y));
                 if first != second {
@@ -90,11 +103,74 @@ impl Axes {
                 }
             }
             (Some(x), Some(y)) => self.apart.push((x.0, y.0, node.to_owned())),
-            _ => {
-                self.pin(a, node, Reason::Agrees);
-                self.pin(b, node, Reason::Agrees);
+            (one, other) => {
+                for axis in [one, other].into_iter().flatten() {
+                    self.pin_axis(axis.0, node, Reason::Agrees);
+                }
             }
         }
+    }
+
+    /// Merges several dimensions into one. Those before the hidden one become its blocks, those after it its inner part. Of two
+    /// hidden ones, at most one is cut.
+    pub fn flattened(&mut self, dims: &[Dim], node: &str) -> Dim {
+        let mut flat = Dim::fixed(1);
+        for dim in dims {
+            let size = |dim: &Dim| u32::try_from(self.size(dim)).unwrap_or(u32::MAX);
+            flat = match (flat.is_fixed(), dim.is_fixed()) {
+                (true, false) => dim.repeated(size(&flat)),
+                (false, false) if self.is_pinned(&flat) => dim.repeated(size(&flat)),
+                (false, false) => {
+                    let size = size(dim);
+                    self.pin(dim, node, Reason::Merged);
+                    flat.spread(size)
+                }
+                (_, true) => flat.spread(size(dim)),
+            };
+        }
+        flat
+    }
+
+    /// One dimension behind the other. Where that has too many parts, none of them is cut.
+    pub fn concat(&mut self, a: &Dim, b: &Dim, node: &str) -> Dim {
+        a.then(b).unwrap_or_else(|| {
+            self.pin(a, node, Reason::Parts);
+            self.pin(b, node, Reason::Parts);
+            fixed(self.size(a) + self.size(b))
+        })
+    }
+
+    /// What is before `start` in a dimension, and the `len` indices from there on. A hidden axis with an end inside is not cut.
+    pub fn take(&mut self, dim: &Dim, start: usize, len: usize, node: &str) -> (Dim, Dim) {
+        let (mut before, mut taken, mut at) = (Vec::new(), Vec::new(), 0);
+        for part in dim.unrolled() {
+            let size = self.part_size(&part);
+            let cut = |index: usize| index.clamp(at, at + size) - at;
+            let (first, last) = (cut(start), cut(start + len));
+            if [first, last].iter().all(|&index| index == 0 || index == size) {
+                let side =
+                    if first == size { Some(&mut before) } else { (last == size).then_some(&mut taken) };
+                side.into_iter().for_each(|side| side.push(part));
+            } else {
+                if let Some(axis) = part.axis {
+                    self.pin_axis(axis.0, node, Reason::Split);
+                }
+                before.push(Part { axis: None, inner: first as u32 });
+                taken.push(Part { axis: None, inner: (last - first) as u32 });
+            }
+            at += size;
+        }
+        match (Dim::of_parts(before), Dim::of_parts(taken)) {
+            (Some(before), Some(taken)) => (before, taken),
+            _ => {
+                self.pin(dim, node, Reason::Parts);
+                (fixed(start), fixed(len))
+            }
+        }
+    }
+
+    fn is_pinned(&self, dim: &Dim) -> bool {
+        dim.axes().all(|axis| self.axes[usize::from(self.root(axis.0))].pin.is_some())
     }
 
     /// Final numbers of the axes that tiers cut, in model order, and their widths; and the axes that no tier
@@ -104,7 +180,7 @@ impl Axes {
         live: impl Iterator<Item = &'a Dim>,
     ) -> Result<(Resolved, WidthMask, Vec<UncutAxis>), MaskError> {
         self.part();
-        let live: HashSet<u8> = live.filter_map(|dim| dim.axis).map(|axis| self.root(axis.0)).collect();
+        let live: HashSet<u8> = live.flat_map(Dim::axes).map(|axis| self.root(axis.0)).collect();
         let mut numbers = Vec::with_capacity(self.axes.len());
         let mut widths = Vec::new();
         let mut uncut: Vec<(u8, UncutAxis)> = Vec::new();
@@ -159,8 +235,9 @@ impl Axes {
         self.axes[root].pin(&pin)
     }
 
-    fn width(&self, dim: &Dim) -> u32 {
-        dim.axis.map_or(1, |axis| self.axes[usize::from(axis.0)].width)
+    fn part_size(&self, part: &Part) -> usize {
+        let width = part.axis.map_or(1, |axis| self.axes[usize::from(axis.0)].width);
+        width as usize * part.inner as usize
     }
 
     fn root(&self, mut id: u8) -> u8 {
@@ -173,6 +250,10 @@ impl Axes {
             id = parent;
         }
     }
+}
+
+fn fixed(size: usize) -> Dim {
+    Dim::fixed(u32::try_from(size).unwrap_or(u32::MAX))
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -192,14 +273,22 @@ impl Resolved {
         resolved
     }
 
-    fn dim(&self, dim: Dim) -> Dim {
-        let Some(axis) = dim.axis else { return dim };
-        match self.0[usize::from(axis.0)] {
-            Number::Axis(axis) => Dim { axis: Some(axis), ..dim },
-            Number::Pinned(width) if dim.inner == 1 => Dim::fixed(dim.blocks * width),
-            // The inner part stays separate, because a file may hold it before the units.
-            Number::Pinned(width) => Dim { blocks: dim.blocks * width, axis: None, ..dim },
+    pub fn dim(&self, dim: Dim) -> Dim {
+        if let &[Part { axis: Some(axis), inner }] = dim.parts() {
+            return match self.0[usize::from(axis.0)] {
+                Number::Axis(axis) => Dim::new(dim.blocks(), Some(axis), inner),
+                Number::Pinned(width) if inner == 1 => Dim::fixed(dim.blocks() * width),
+                // Two numbers instead of their product, as digests have always had them.
+                Number::Pinned(width) => Dim::new(dim.blocks() * width, None, inner),
+            };
         }
+        let parts = dim.parts().iter().map(|part| match part.axis.map(|axis| self.0[usize::from(axis.0)]) {
+            Some(Number::Axis(axis)) => Part { axis: Some(axis), ..*part },
+            Some(Number::Pinned(width)) => Part { axis: None, inner: width * part.inner },
+            None => *part,
+        });
+        // There are no more parts than before, and a size that fitted still does.
+        Dim::of_parts(parts).map_or(dim, |parts| parts.repeated(dim.blocks()))
     }
 }
 
@@ -231,11 +320,11 @@ mod tests {
     #[test]
     fn cuts_that_would_not_agree_are_not_made() {
         let (mut axes, dims) = axes(2, 4);
-        let (major, minor) = (Dim { inner: 9, ..dims[0] }, Dim { blocks: 9, ..dims[1] });
+        let (major, minor) = (dims[0].spread(9), dims[1].repeated(9));
         axes.unify(&major, &minor, "add");
         let (resolved, full, uncut) = axes.resolve([major, minor].iter()).unwrap();
         assert!(full.widths().is_empty());
-        assert_eq!(resolved.dim(major), Dim { blocks: 4, axis: None, inner: 9 });
+        assert_eq!(resolved.dim(major), Dim::new(4, None, 9));
         assert_eq!(resolved.dim(minor), Dim::fixed(36));
         let reasons: Vec<Reason> = uncut.iter().map(|uncut| uncut.reason).collect();
         assert_eq!(reasons, [Reason::Places; 2]);
@@ -244,7 +333,7 @@ mod tests {
     #[test]
     fn axes_that_are_whole_by_design_are_no_error() {
         let (mut axes, dims) = axes(4, 4);
-        let apart = |dim: Dim| (Dim { inner: 9, ..dim }, Dim { blocks: 9, ..dim });
+        let apart = |dim: Dim| (dim.spread(9), dim.repeated(9));
         // 0 and 1 are incompatible, and so are 1 and 2; that 2 is an output is known last. 3 is an output in spite of its groups.
         axes.unify(&apart(dims[0]).0, &apart(dims[1]).1, "first");
         axes.unify(&apart(dims[1]).0, &apart(dims[2]).1, "second");
@@ -257,6 +346,35 @@ mod tests {
         let agrees = |node| (node, Reason::Agrees);
         let output = ("end", Reason::Output);
         assert_eq!(found, [agrees("first"), agrees("second"), output, output]);
+    }
+
+    #[test]
+    fn equal_parts_become_one_and_other_parts_are_not_cut() {
+        let (mut axes, dims) = axes(6, 4);
+        let pair = |a: usize, b: usize| dims[a].then(&dims[b]).unwrap();
+        axes.unify(&pair(0, 1), &pair(2, 3), "add");
+        axes.unify(&pair(4, 1).then(&Dim::fixed(4)).unwrap(), &dims[5].repeated(3), "apart");
+        let (resolved, full, uncut) = axes.resolve(dims.iter()).unwrap();
+        assert_eq!(full.widths(), [4], "0 and 2 are one; 1 and 3 are pinned together");
+        assert_eq!(resolved.dim(pair(2, 3)), Dim::units(AxisId(0)).then(&Dim::fixed(4)).unwrap());
+        assert_eq!(resolved.dim(pair(1, 4)), Dim::fixed(8));
+        let found: Vec<(usize, Reason)> =
+            uncut.iter().map(|uncut| (uncut.layers.len(), uncut.reason)).collect();
+        assert_eq!(found, [(2, Reason::Places), (1, Reason::Places), (1, Reason::Places)]);
+    }
+
+    #[test]
+    fn flatten_keeps_the_hidden_axis_apart() {
+        let (mut axes, dims) = axes(2, 3);
+        let four = Dim::fixed(4);
+        assert_eq!(axes.flattened(&[dims[0], four, Dim::fixed(5)], "flat"), dims[0].spread(20));
+        assert_eq!(axes.flattened(&[four, Dim::fixed(5), dims[0]], "flat"), dims[0].repeated(20));
+        assert_eq!(axes.flattened(&[four, Dim::fixed(5)], "flat"), Dim::fixed(20));
+        let both = dims[0].then(&dims[1]).unwrap();
+        assert_eq!(axes.flattened(&[four, both, four], "flat"), both.repeated(4).spread(4));
+        axes.pin(&dims[0], "dense", Reason::Positions);
+        assert_eq!(axes.flattened(&[dims[0], dims[1]], "flat"), dims[1].repeated(3));
+        assert_eq!(axes.flattened(&[dims[1], dims[0]], "flat"), dims[1].spread(3));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Builder {
     pub(super) axes: Axes,
     /// Per node; mean and variance of a batch normalisation.
     pub(super) stats: Vec<Vec<f32>>,
+    /// Per node.
+    pub(super) constants: Vec<Vec<f32>>,
 }
 
 impl Builder {
@@ -34,7 +36,16 @@ impl Builder {
         let shape = TensorShape::new(&dims).ok_or(GraphError::Rank(dims.len()))?;
         let input = Input { name: input.to_owned(), shape };
         let (name, axes) = (name.to_owned(), Axes::default());
-        Ok(Self { name, input, nodes: vec![], params: vec![], shapes: vec![], axes, stats: vec![] })
+        Ok(Self {
+            name,
+            input,
+            nodes: vec![],
+            params: vec![],
+            shapes: vec![],
+            axes,
+            stats: vec![],
+            constants: vec![],
+        })
     }
 
     /// Per-sample shape of a value, with provisional axes.
@@ -71,12 +82,17 @@ impl Builder {
         }
         let live = self.nodes.iter().map(|node| &node.shape).chain(&self.shapes);
         let (resolved, full, uncut) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
-        let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
-        nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
+        let Self { name, input, mut nodes, params, mut shapes, stats, constants, .. } = self;
+        for node in &mut nodes {
+            node.shape = resolved.shape(&node.shape);
+            if let Op::Part { before, .. } = &mut node.op {
+                *before = resolved.dim(*before);
+            }
+        }
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
-        let output = Output { name: output.to_owned(), value, tail };
-        let stats = stats.concat();
-        let graph = Graph { name, input, output, nodes, params, shapes, stats, full, uncut };
+        let output = Output { name: output.to_owned(), value, tail, labels: None };
+        let (stats, constants) = (stats.concat(), constants.concat());
+        let graph = Graph { name, input, output, nodes, params, shapes, stats, constants, full, uncut };
         let len = |shape: &TensorShape| {
             shape.dims.iter().map(|dim| dim.size(&graph.full) as u64).fold(1, u64::saturating_mul)
         };
@@ -93,6 +109,7 @@ impl Builder {
         let shape = shape_of(dims);
         self.nodes.push(Node { name: name.to_owned(), op, inputs: inputs.to_vec(), shape });
         self.stats.push(vec![]);
+        self.constants.push(vec![]);
         ValueId(self.nodes.len() as u32)
     }
 
@@ -131,6 +148,7 @@ impl Builder {
             values.push(ValueId(next));
         }
         retain(&mut self.stats, &needed[1..]);
+        retain(&mut self.constants, &needed[1..]);
         retain(&mut self.nodes, &needed[1..]);
         for input in self.nodes.iter_mut().flat_map(|node| &mut node.inputs) {
             *input = values[input.index()];

@@ -1,11 +1,11 @@
 //! The digest by which two ends check that they execute the same model.
 
-use common::{Dim, TensorShape, WidthMask, wire::Crc32};
+use common::{Dim, Part, TensorShape, WidthMask, wire::Crc32};
 
 use super::Graph;
 
 impl Graph {
-    /// CRC-32 of structure and widths, without names. A slice of the graph has the same digest as the whole graph with its mask.
+    /// CRC-32 of structure, widths and constants, without names. A slice of the graph has the same digest as the whole graph with its mask.
     pub fn digest(&self, mask: &WidthMask) -> u32 {
         let mut digest = Digest(Crc32::default());
         digest.shape(&self.input.shape);
@@ -18,11 +18,28 @@ impl Graph {
         self.shapes.iter().for_each(|shape| digest.shape(shape));
         digest.word(self.output.value.0);
         digest.words(mask.widths().iter().copied());
+        if !self.constants.is_empty() {
+            digest.words(self.gather_constants(mask).into_iter().map(f32::to_bits));
+        }
         digest.0.finish()
     }
 }
 
 struct Digest(Crc32);
+
+/// In place of the axis of a dimension of several parts; their number follows, then each of them. Axes are below 256.
+const PARTS: u32 = u32::MAX - 1;
+
+pub(super) fn words(dim: &Dim) -> Vec<u32> {
+    let words = |part: &Part| [part.axis.map_or(u32::MAX, |axis| u32::from(axis.0)), part.inner];
+    match dim.parts() {
+        [part] => [[dim.blocks()].as_slice(), &words(part)].concat(),
+        parts => {
+            let count = [dim.blocks(), PARTS, parts.len() as u32];
+            count.into_iter().chain(parts.iter().flat_map(words)).collect()
+        }
+    }
+}
 
 impl Digest {
     fn word(&mut self, word: u32) {
@@ -37,7 +54,6 @@ impl Digest {
     }
 
     fn shape(&mut self, shape: &TensorShape) {
-        let axis = |dim: &Dim| dim.axis.map_or(u32::MAX, |axis| u32::from(axis.0));
-        self.words(shape.dims.iter().flat_map(|dim| [dim.blocks, axis(dim), dim.inner]));
+        self.words(shape.dims.iter().flat_map(words));
     }
 }

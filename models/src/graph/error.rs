@@ -19,7 +19,7 @@ pub enum GraphError {
     DenseInput { node: String, expected: usize, got: String },
     #[error("'{0}' has no outputs, or more than 2^31")]
     DenseOutput(String),
-    #[error("the model has {0} parameters; at most 2^31 are supported")]
+    #[error("the model has {0} parameters, or as many numbers in one value; at most 2^31 are supported")]
     TooLarge(u64),
     #[error("the model has no parameters on the way from input to output, so there is nothing to train")]
     NothingToTrain,

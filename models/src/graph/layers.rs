@@ -61,8 +61,7 @@ impl Builder {
         let depthwise = groups > 1 && groups == inputs;
         let (groups, to, from) = if depthwise {
             // Output channel o reads input channel o / m, so both are cut together.
-            let to = Dim { inner: channels.inner * (outputs / inputs), ..channels };
-            (Groups::Each, to, Dim::fixed(1))
+            (Groups::Each, channels.spread(outputs / inputs), Dim::fixed(1))
         } else {
             let to = self.units(name, outputs)?;
             if groups > 1 {
@@ -111,15 +110,25 @@ impl Builder {
 
     /// `[channels][1][1]`: the mean of every channel.
     pub fn global_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalPool)
+    }
+
+    /// `[channels][1][1]`: the largest number of every channel.
+    pub fn global_max_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalMaxPool)
+    }
+
+    fn pool_all(&mut self, name: &str, input: ValueId, op: Op) -> Result<ValueId, GraphError> {
         let dims = self.shape(input).dims.clone();
         let sizes = self.sizes(input);
         let fits = matches!(sizes.len(), 2 | 3) && sizes.iter().skip(1).all(|&size| size <= u16::MAX.into());
         if !fits {
             return Err(self.wrong(name, format!("pools an image, but its input has shape {sizes:?}")));
         }
+        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
         let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
-        Ok(self.push(name, Op::GlobalPool, &[input], &shape))
+        Ok(self.push(name, op, &[input], &shape))
     }
 
     /// Adds two values of equal shape, whose axes become one.
@@ -142,13 +151,12 @@ impl Builder {
 
     /// Returns the value itself if a sample has only one axis.
     pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
-        match self.shape(input).dims.as_slice() {
-            [_] => input,
-            dims => {
-                let flat = flattened(dims);
-                self.push(name, Op::Flatten, &[input], &[flat])
-            }
+        let dims = self.shape(input).dims.clone();
+        if dims.len() == 1 {
+            return input;
         }
+        let flat = self.axes.flattened(&dims, name);
+        self.push(name, Op::Flatten, &[input], &[flat])
     }
 
     /// Changes the axes of the same numbers. Axes of equal size at either end are kept. A hidden axis that is merged or split is
@@ -206,31 +214,6 @@ impl Builder {
         Ok(self.push(name, Op::Embed { table }, &[input], &shape))
     }
 
-    /// A GRU over `[steps][inputs]`; parameters as in [`common::plan::Gru`].
-    pub fn gru(
-        &mut self,
-        name: &str,
-        input: ValueId,
-        units: u32,
-        reset_after: bool,
-        [weight, recurrent]: [Param; 2],
-        bias: Option<Param>,
-    ) -> Result<ValueId, GraphError> {
-        let [weight, recurrent] = [weight, recurrent].map(|param| param.directed(2));
-        let bias = bias.map(|bias| bias.directed(1));
-        let [steps, from] = self.shape(input).dims[..] else {
-            let got = self.sizes(input);
-            return Err(self.wrong(name, format!("takes [steps, numbers], but its input has shape {got:?}")));
-        };
-        self.axes.pin(&steps, name, Reason::Positions);
-        let to = self.units(name, units)?;
-        let gates = |blocks| Dim { blocks, ..to };
-        let weight = self.param(weight, &[gates(3), from])?;
-        let recurrent = self.param(recurrent, &[gates(3), to])?;
-        let bias = bias.map(|bias| self.param(bias, &[gates(6)])).transpose()?;
-        Ok(self.push(name, Op::Gru { weight, recurrent, bias, reset_after }, &[input], &[steps, to]))
-    }
-
     /// Drops numbers with probability `rate`, in training only.
     pub fn dropout(&mut self, name: &str, input: ValueId, rate: f32) -> Result<ValueId, GraphError> {
         if !(0.0..1.0).contains(&rate) {
@@ -243,7 +226,10 @@ impl Builder {
     /// The last step of `[steps][width]`.
     pub fn last(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
         match self.shape(input).dims[..] {
-            [_, width] => Ok(self.push(name, Op::Last, &[input], &[width])),
+            [steps, width] => {
+                self.axes.pin(&steps, name, Reason::Positions);
+                Ok(self.push(name, Op::Last, &[input], &[width]))
+            }
             _ => {
                 let got = self.sizes(input);
                 Err(self.wrong(
@@ -254,7 +240,7 @@ impl Builder {
         }
     }
 
-    fn units(&mut self, name: &str, units: u32) -> Result<Dim, GraphError> {
+    pub(super) fn units(&mut self, name: &str, units: u32) -> Result<Dim, GraphError> {
         if units == 0 || u64::from(units) > MAX_LEN {
             return Err(GraphError::DenseOutput(name.to_owned()));
         }
@@ -305,35 +291,9 @@ impl Builder {
     }
 }
 
-/// Merges several dimensions into one. At most one of them is hidden; those before it become its blocks, those after it its
-/// inner part.
-fn flattened(dims: &[Dim]) -> Dim {
-    let mut flat = Dim::fixed(1);
-    for dim in dims {
-        if dim.axis.is_some() {
-            flat = Dim { blocks: flat.blocks * flat.inner * dim.blocks, ..*dim };
-        } else {
-            flat.inner *= dim.blocks * dim.inner;
-        }
-    }
-    flat
-}
-
 #[cfg(test)]
 mod tests {
-    use common::AxisId;
-
     use super::*;
-
-    #[test]
-    fn flatten_keeps_the_hidden_axis_apart() {
-        let channels = Dim::units(AxisId(2));
-        let flat = flattened(&[channels, Dim::fixed(4), Dim::fixed(5)]);
-        assert_eq!(flat, Dim { blocks: 1, axis: Some(AxisId(2)), inner: 20 });
-        let last = flattened(&[Dim::fixed(4), Dim::fixed(5), channels]);
-        assert_eq!(last, Dim { blocks: 20, axis: Some(AxisId(2)), inner: 1 });
-        assert_eq!(flattened(&[Dim::fixed(4), Dim::fixed(5)]), Dim::fixed(20));
-    }
 
     #[test]
     fn wrong_sizes_are_refused() {

@@ -1,9 +1,12 @@
 //! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
 //! only its other properties.
 
-use common::plan::{Activation, PoolKind};
+use common::{
+    Dim,
+    plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind},
+};
 
-use super::ParamId;
+use super::{Axes, ParamId, digest};
 
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -29,6 +32,8 @@ pub enum Op {
     Embed { table: ParamId },
     /// On `[steps][inputs]`; see [`common::plan::Gru`].
     Gru { weight: ParamId, recurrent: ParamId, bias: Option<ParamId>, reset_after: bool },
+    /// LSTM or plain, on `[steps][inputs]`; see [`common::plan::Recurrent`].
+    Recurrent { kind: RecurrentKind, weight: ParamId, recurrent: ParamId, bias: Option<ParamId> },
     /// In training only.
     Dropout { rate: f32 },
     /// Over the last `axes` axes.
@@ -39,6 +44,33 @@ pub enum Op {
     BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
+    /// Two values, one behind the other along `axis`.
+    Concat { axis: u8 },
+    /// A part of `axis`, after `before`.
+    Part { axis: u8, before: Dim },
+    /// Zeros before and after `axis`.
+    Pad { axis: u8, before: u32, after: u32 },
+    /// Of the axes after the first `kept`, the first `moved` go to the end.
+    Transpose { kept: u8, moved: u8 },
+    /// The largest number of every channel.
+    GlobalMaxPool,
+    /// One number for every column of `[steps][width]`.
+    StepPool { kind: PoolKind },
+    /// The product of two values of equal shape, or of an image with one number per channel.
+    Mul,
+    /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
+    PRelu { slope: ParamId, axes: Option<Axes> },
+    /// With constants, which are not trained: [`super::Graph::constants`].
+    Arithmetic { kind: ArithmeticKind, with: Constant },
+}
+
+/// The second operand of arithmetic.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// The same for every number.
+    One(f32),
+    /// One per place of some axes.
+    Each(Axes),
 }
 
 /// Into how many groups channels fall.
@@ -89,7 +121,10 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
-            Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
+            Self::PRelu { slope, .. } => [Some(slope), None, None],
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
+                [Some(weight), Some(recurrent), bias]
+            }
             Self::LayerNorm { scale, bias, .. }
             | Self::GroupNorm { scale, bias, .. }
             | Self::BatchNorm { scale, bias, .. } => [Some(scale), Some(bias), None],
@@ -100,7 +135,15 @@ impl Op {
             | Self::Flatten
             | Self::Reshape
             | Self::Dropout { .. }
-            | Self::Last => [None; 3],
+            | Self::Last
+            | Self::Concat { .. }
+            | Self::Part { .. }
+            | Self::Pad { .. }
+            | Self::Transpose { .. }
+            | Self::GlobalMaxPool
+            | Self::StepPool { .. }
+            | Self::Mul
+            | Self::Arithmetic { .. } => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -113,7 +156,8 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
-            Self::Gru { weight, recurrent, bias, .. } => {
+            Self::PRelu { slope, .. } => change(slope),
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
                 bias.iter_mut().for_each(change);
@@ -133,6 +177,11 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// True if steps of a sequence depend on those before them.
+    pub fn is_recurrent(&self) -> bool {
+        matches!(self, Self::Gru { .. } | Self::Recurrent { .. })
+    }
+
     /// The name that tables show.
     pub fn name(&self) -> &'static str {
         match self {
@@ -147,11 +196,26 @@ impl Op {
             Self::Reshape => "Reshape",
             Self::Embed { .. } => "Embed",
             Self::Gru { .. } => "Gru",
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => "Lstm",
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => "Rnn",
             Self::Dropout { .. } => "Dropout",
             Self::LayerNorm { .. } => "LayerNorm",
             Self::GroupNorm { .. } => "GroupNorm",
             Self::BatchNorm { .. } => "BatchNorm",
             Self::Last => "Last",
+            Self::Concat { .. } => "Concat",
+            Self::Part { .. } => "Part",
+            Self::Pad { .. } => "Pad",
+            Self::Transpose { .. } => "Transpose",
+            Self::GlobalMaxPool => "GlobalMaxPool",
+            Self::StepPool { kind: PoolKind::Max } => "MaxOverSteps",
+            Self::StepPool { .. } => "MeanOverSteps",
+            Self::Mul => "Mul",
+            Self::PRelu { .. } => "PRelu",
+            Self::Arithmetic { kind: ArithmeticKind::Add, .. } => "Add (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Sub, .. } => "Sub (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Mul, .. } => "Mul (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Div, .. } => "Div (constant)",
         }
     }
 
@@ -167,6 +231,11 @@ impl Op {
             let sizes = [height, width, down, right].into_iter().chain(window.pad);
             sizes.map(u32::from).collect::<Vec<_>>()
         };
+        let pool = |kind: PoolKind| match kind {
+            PoolKind::Max => 0,
+            PoolKind::Average => 1,
+            PoolKind::AveragePadded => 2,
+        };
         match *self {
             Self::Dense { .. } => vec![1],
             Self::Activate(kind) => activation_words(kind),
@@ -175,14 +244,7 @@ impl Op {
             Self::Conv { groups: count, window: kernel, .. } => {
                 [vec![5, groups(count)], window(&kernel)].concat()
             }
-            Self::Pool { kind, window: kernel } => {
-                let kind = match kind {
-                    PoolKind::Max => 0,
-                    PoolKind::Average => 1,
-                    PoolKind::AveragePadded => 2,
-                };
-                [vec![9, kind], window(&kernel)].concat()
-            }
+            Self::Pool { kind, window: kernel } => [vec![9, pool(kind)], window(&kernel)].concat(),
             Self::GlobalPool => vec![10],
             Self::Add => vec![11],
             Self::Embed { .. } => vec![12],
@@ -192,8 +254,29 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![50],
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![51],
+            Self::Concat { axis } => vec![60, axis.into()],
+            Self::Part { axis, ref before } => [vec![61, axis.into()], digest::words(before)].concat(),
+            Self::Pad { axis, before, after } => vec![62, axis.into(), before, after],
+            Self::Transpose { kept, moved } => vec![63, kept.into(), moved.into()],
+            Self::GlobalMaxPool => vec![64],
+            Self::StepPool { kind } => vec![65, pool(kind)],
+            Self::Mul => vec![66],
+            Self::PRelu { axes, .. } => [vec![42], axes.map_or(vec![], axes_words)].concat(),
+            Self::Arithmetic { kind, with } => {
+                let with = match with {
+                    Constant::One(number) => vec![0, number.to_bits()],
+                    Constant::Each(axes) => [vec![1], axes_words(axes)].concat(),
+                };
+                [vec![43, kind as u32], with].concat()
+            }
         }
     }
+}
+
+fn axes_words(axes: Axes) -> Vec<u32> {
+    vec![axes.first.into(), axes.count.into()]
 }
 
 fn activation_name(kind: Activation) -> &'static str {

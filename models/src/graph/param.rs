@@ -2,8 +2,8 @@
 //!
 //! The flat vector holds every tensor in our own order (dense weights `[out][in]`, and so on); an
 //! initializer may hold the same numbers transposed, with extra axes of size 1, or with the pixels of a
-//! flattened image before its channels. Each dimension of ours is `blocks x units x inner`
-//! ([`common::Dim`]); each dimension of the file is a product of such parts.
+//! flattened image before its channels. Each dimension of the file is a product of dimensions of ours, or
+//! of channels and pixels of one that was flattened.
 
 use common::{TensorShape, WidthMask};
 
@@ -71,10 +71,16 @@ pub struct DimPart {
 pub enum Extent {
     /// All indices.
     Whole,
-    /// Blocks and units.
-    Outer,
-    /// The indices of one unit.
-    Inner,
+    /// The channels of a flattened image: all but the innermost indices.
+    Channels {
+        /// Number of the innermost indices.
+        pixels: u32,
+    },
+    /// The innermost indices of a flattened image.
+    Pixels {
+        /// Their number.
+        pixels: u32,
+    },
 }
 
 impl DimPart {
@@ -136,11 +142,13 @@ fn size_and_stride(shape: &TensorShape, mask: &WidthMask, part: DimPart) -> (usi
     let at = usize::from(part.dim);
     let after: usize = shape.dims.iter().skip(at + 1).map(|dim| dim.size(mask)).product();
     let dim = &shape.dims[at];
-    let inner = dim.inner as usize;
     match part.extent {
         Extent::Whole => (dim.size(mask), after),
-        Extent::Outer => (dim.size(mask) / inner.max(1), inner * after),
-        Extent::Inner => (inner, after),
+        Extent::Channels { pixels } => {
+            let pixels = pixels as usize;
+            (dim.size(mask) / pixels.max(1), pixels * after)
+        }
+        Extent::Pixels { pixels } => (pixels as usize, after),
     }
 }
 
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn there_and_back() {
         let mask = WidthMask::full(&[2]).unwrap();
-        let channels = Dim { blocks: 1, axis: Some(AxisId(0)), inner: 3 };
+        let channels = Dim::new(1, Some(AxisId(0)), 3);
         let shape = TensorShape::new(&[Dim::fixed(2), channels]).unwrap();
         let ours: Vec<f32> = (0..12).map(|i| i as f32).collect();
         let turned = Param::transposed("w").layout;
@@ -161,10 +169,17 @@ mod tests {
         assert_eq!(turned.to_file(&shape, &mask, &ours)[..4], [0.0, 6.0, 1.0, 7.0]);
         // Pixels before channels, and an extra axis.
         let part = |extent| DimPart { dim: 1, extent };
-        let last =
-            FileLayout(vec![vec![], vec![DimPart::whole(0)], vec![part(Extent::Inner), part(Extent::Outer)]]);
+        let last = FileLayout(vec![
+            vec![],
+            vec![DimPart::whole(0)],
+            vec![part(Extent::Pixels { pixels: 3 }), part(Extent::Channels { pixels: 3 })],
+        ]);
         assert_eq!(last.dims(&shape, &mask), [1, 2, 6]);
         assert_eq!(last.to_file(&shape, &mask, &ours)[..6], [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        // Of 2 x 2 concatenated channels of 3 pixels, a file may hold the pixels first as well.
+        let both = Dim::units(AxisId(0)).then(&Dim::fixed(2)).unwrap();
+        let shape_of_both = TensorShape::new(&[Dim::fixed(1), both.spread(3)]).unwrap();
+        assert_eq!(last.to_file(&shape_of_both, &mask, &ours)[..5], [0.0, 3.0, 6.0, 9.0, 1.0]);
         for stored in [turned, last, FileLayout::default()] {
             let file = stored.to_file(&shape, &mask, &ours);
             assert_eq!(stored.from_file(&shape, &mask, &file), ours);

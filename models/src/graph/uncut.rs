@@ -38,6 +38,10 @@ pub enum Reason {
     Merged,
     /// Its units are positions, such as pixels or steps.
     Positions,
+    /// A part of its units is taken.
+    Split,
+    /// A concatenation has too many parts.
+    Parts,
 }
 
 impl Reason {
@@ -45,7 +49,7 @@ impl Reason {
     pub fn is_by_design(self) -> bool {
         match self {
             Self::Output | Self::Embedding | Self::Agrees => true,
-            Self::Groups | Self::Places | Self::Merged | Self::Positions => false,
+            Self::Groups | Self::Places | Self::Merged | Self::Positions | Self::Split | Self::Parts => false,
         }
     }
 }
@@ -60,6 +64,8 @@ impl fmt::Display for Reason {
             Self::Places => "they are added to units at other places",
             Self::Merged => "a reshape merges them with another axis or splits them",
             Self::Positions => "they are used as positions (pixels, steps) and not as features",
+            Self::Split => "a part of them is taken, and a prefix of them is not a prefix of both parts",
+            Self::Parts => "a concatenation has more parts than a dimension may have",
         })
     }
 }

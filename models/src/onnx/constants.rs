@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use super::{
     import::ImportError,
+    labels,
     proto::{GraphProto, NodeProto, TensorProto, attribute_type, data_type},
     tensor::{Floats, integers},
 };
+use crate::graph::Classes;
 
 #[derive(Clone, Debug, Default)]
 pub struct Constants<'a>(HashMap<&'a str, Constant<'a>>);
@@ -52,9 +54,33 @@ impl<'a> Constants<'a> {
         self.tensor(name).map(|tensor| Ok(integers(tensor)?))
     }
 
+    /// A constant list of names or numbers of classes.
+    pub fn classes(&self, name: &str) -> Option<Classes> {
+        let tensor = self.tensor(name).filter(|tensor| !tensor.is_external() && tensor.dims.len() == 1)?;
+        match tensor.data_type {
+            data_type::STRING => labels::text(&tensor.string_data),
+            _ => integers(tensor).ok().map(Classes::Numbers),
+        }
+    }
+
+    /// Sizes of the axes; `None` if there is no constant of this name.
+    pub fn dims(&self, name: &str) -> Option<&[i64]> {
+        self.tensor(name).map(|tensor| tensor.dims.as_slice())
+    }
+
     /// Number of axes; `None` if there is no constant of this name.
     pub fn rank(&self, name: &str) -> Option<usize> {
-        self.tensor(name).map(|tensor| tensor.dims.len())
+        self.dims(name).map(<[i64]>::len)
+    }
+
+    /// One of [`data_type`]; `None` if there is no constant of this name.
+    pub fn kind(&self, name: &str) -> Option<i32> {
+        self.tensor(name).map(|tensor| tensor.data_type)
+    }
+
+    /// Sizes of the axes; `None` if there is no constant of this name.
+    pub fn sizes(&self, name: &str) -> Option<Vec<i64>> {
+        self.tensor(name).map(|tensor| tensor.dims.clone())
     }
 
     fn tensor(&self, name: &str) -> Option<&TensorProto> {

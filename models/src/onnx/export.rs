@@ -3,24 +3,28 @@
 
 use std::collections::HashSet;
 
-use common::{TensorShape, slice::WrongLength};
+use common::{TensorShape, files::MAX_MODEL, slice::WrongLength};
 use prost::Message;
 
 use super::{
     proto::{
-        DimensionProto, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-        TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, data_type,
+        DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+        TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, data_type,
     },
     tensor::float_tensor,
 };
-use crate::graph::{Graph, Groups, Op, ParamId, Tail, ValueId};
+use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
 
 mod activation;
 mod nodes;
-use nodes::{Writer, integer};
+mod outputs;
+use nodes::Writer;
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
+/// Of ZipMap.
+const ML_OPSET: i64 = 1;
+const ML_DOMAIN: &str = "ai.onnx.ml";
 const BATCH: &str = "N";
 
 /// What is written besides structure and parameters.
@@ -47,6 +51,8 @@ impl Default for ExportOptions<'_> {
 pub enum ExportError {
     #[error(transparent)]
     Length(#[from] WrongLength),
+    #[error("the model needs {0} bytes, and an ONNX file holds at most {MAX_MODEL}")]
+    TooLarge(usize),
 }
 
 /// The model as the bytes of an ONNX file.
@@ -65,18 +71,12 @@ pub fn export(
     if stats.len() != expected {
         return Err(WrongLength { expected, got: stats.len() }.into());
     }
-    let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats };
+    let numbers = graph.constants();
+    let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats, numbers };
     for (index, node) in graph.nodes().iter().enumerate() {
         writer.node(node, names.of(ValueId(index as u32 + 1)));
     }
-    if let Some(tail) = graph.output().tail.filter(|_| names.tail) {
-        let (from, to) = (names.of(graph.output().value), graph.output().name.clone());
-        let attributes = match tail {
-            Tail::Softmax | Tail::LogSoftmax => vec![integer("axis", -1)],
-            Tail::Sigmoid => vec![],
-        };
-        writer.push("tail", tail.op_type(), vec![from], to, attributes);
-    }
+    let outputs = writer.outputs();
     let Writer { nodes, constants, .. } = writer;
     let initializer = initializers(graph, parameters).into_iter().chain(constants).collect();
     let kind = if graph.tokens().is_some() { data_type::INT64 } else { data_type::FLOAT };
@@ -84,7 +84,7 @@ pub fn export(
         ir_version: IR_VERSION,
         producer_name: "fairtier".to_owned(),
         producer_version: String::new(),
-        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+        opset_import: opsets(&nodes),
         metadata_props: options
             .metadata
             .iter()
@@ -95,28 +95,44 @@ pub fn export(
             name: graph.name().to_owned(),
             initializer,
             input: vec![value_info(graph, ValueId::INPUT, &graph.input().name, kind)],
-            output: vec![value_info(graph, graph.output().value, &graph.output().name, data_type::FLOAT)],
+            output: outputs,
         }),
     };
-    Ok(model.encode_to_vec())
+    match model.encoded_len() {
+        bytes if bytes as u64 > MAX_MODEL => Err(ExportError::TooLarge(bytes)),
+        _ => Ok(model.encode_to_vec()),
+    }
 }
 
-/// Parameters in our order; GRUs and group normalisations need extra axes of size 1.
+/// The operator sets that these nodes need.
+fn opsets(nodes: &[NodeProto]) -> Vec<OperatorSetIdProto> {
+    let mut sets = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
+    if nodes.iter().any(|node| node.domain == ML_DOMAIN) {
+        sets.push(OperatorSetIdProto { domain: ML_DOMAIN.to_owned(), version: ML_OPSET });
+    }
+    sets
+}
+
+/// Parameters in our order; recurrent layers, group normalisations and PRelus need extra axes of size 1.
 fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
     let full = graph.full();
-    let extra = |id: ParamId| {
-        let user = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id))?;
-        match user.op {
-            Op::Gru { .. } => Some((1, 0)),
-            Op::GroupNorm { groups: Groups::Count(_), .. } => Some((0, user.shape.dims.len() - 1)),
-            _ => None,
+    let dims = |id: ParamId, shape: &TensorShape| {
+        let node = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id));
+        let sizes = shape_sizes(graph, shape);
+        let rank = node.map_or(0, |node| node.shape.dims.len());
+        match node.map(|node| node.op) {
+            Some(op) if op.is_recurrent() => [vec![1], sizes].concat(),
+            Some(Op::GroupNorm { groups: Groups::Count(_), .. }) => [sizes, vec![1; rank - 1]].concat(),
+            Some(Op::PRelu { axes: Some(axes), .. }) => [sizes, vec![1; axes.after(rank)]].concat(),
+            // One slope for all, which import tells from that of a single channel.
+            Some(Op::PRelu { axes: None, .. }) => vec![],
+            _ => sizes,
         }
     };
     let tensors = graph.params().iter().zip(graph.param_shapes()).zip(graph.offsets(full)).enumerate();
     tensors
         .map(|(index, ((param, shape), at))| {
-            let (before, after) = extra(ParamId(index as u32)).unwrap_or((0, 0));
-            let dims = [vec![1; before], shape_sizes(graph, shape), vec![1; after]].concat();
+            let dims = dims(ParamId(index as u32), shape);
             float_tensor(&param.name, &dims, &parameters[at..at + shape.len(full)])
         })
         .collect()
@@ -127,12 +143,17 @@ fn shape_sizes(graph: &Graph, shape: &TensorShape) -> Vec<usize> {
 }
 
 fn value_info(graph: &Graph, value: ValueId, name: &str, elem_type: i32) -> ValueInfoProto {
+    batched(name, elem_type, &shape_sizes(graph, graph.shape(value)))
+}
+
+/// A tensor with a batch axis before these.
+fn batched(name: &str, elem_type: i32, sample: &[usize]) -> ValueInfoProto {
     let batch = DimensionProto { dim_value: None, dim_param: Some(BATCH.to_owned()) };
-    let sizes = graph.shape(value).dims.iter().map(|dim| dim.size(graph.full()) as i64);
-    let sizes = sizes.map(|size| DimensionProto { dim_value: Some(size), dim_param: None });
+    let sizes = sample.iter().map(|&size| DimensionProto { dim_value: Some(size as i64), dim_param: None });
     let shape = Some(TensorShapeProto { dim: std::iter::once(batch).chain(sizes).collect() });
     let tensor_type = Some(TensorTypeProto { elem_type, shape });
-    ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
+    let kind = TypeProto { tensor_type, ..TypeProto::default() };
+    ValueInfoProto { name: name.to_owned(), r#type: Some(kind) }
 }
 
 /// Unique names of values, which also differ from those of parameters.
@@ -148,6 +169,7 @@ impl Names {
         let (input, output) = (&graph.input().name, graph.output());
         let mut taken: HashSet<&str> = graph.params().iter().map(|param| param.name.as_str()).collect();
         taken.extend([input.as_str(), output.name.as_str()]);
+        taken.extend(output.labels.as_ref().and_then(|labels| labels.output.as_deref()));
         let mut values = vec![input.clone()];
         for index in 1..=graph.nodes().len() {
             let mut name = format!("value{index}");

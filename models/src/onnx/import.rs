@@ -8,6 +8,7 @@ use prost::Message;
 use super::{
     OPSETS,
     constants::{Constants, is_default_domain},
+    labels::labels,
     lower::lower,
     proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type},
     tensor::TensorError,
@@ -29,7 +30,8 @@ pub struct Import {
     pub batch: Option<usize>,
 }
 
-/// Why a file cannot be read as a model.
+/// Why a file cannot be read as a model. Where one node is the reason, `inputs` are the names and shapes of what it reads, and
+/// [`ImportError::advice`] says what to do.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant has its message")]
@@ -53,9 +55,9 @@ pub enum ImportError {
     #[error("{0}")]
     Output(String),
     #[error("node '{node}' uses op '{op}', which is not supported; supported are {SUPPORTED}")]
-    Op { node: String, op: String },
+    Op { node: String, op: String, inputs: Vec<String> },
     #[error("node '{node}' ({op}): {problem}")]
-    Node { node: String, op: String, problem: String },
+    Node { node: String, op: String, problem: String, inputs: Vec<String> },
     #[error("node '{node}' reads '{value}', which nothing before it computes")]
     Undefined { node: String, value: String },
     #[error("node '{node}' computes '{value}' a second time; the file is damaged")]
@@ -66,9 +68,12 @@ pub enum ImportError {
     Graph(#[from] GraphError),
 }
 
-const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
+const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool, \
+                         ReduceMean and ReduceMax over pixels or steps, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
+                         HardSigmoid, HardSwish, Softplus, Softsign, Clip, Min and Max with a number, Add, Sub, Mul \
+                         and Div with a constant, Add and Mul of two values, Concat, Slice, Split, Pad, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 
@@ -86,7 +91,9 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
     for output in source.outputs() {
         match lower(&source, &output.name) {
             Ok(mut import) => {
-                import.notes.splice(0..0, source.choice(&output.name));
+                import.graph = import.graph.with_labels(labels(&source, &output.name));
+                let kept = import.graph.output().labels.as_ref().and_then(|labels| labels.output.as_deref());
+                import.notes.splice(0..0, source.choice(&output.name, kept));
                 return Ok(import);
             }
             Err(error) => refused = refused.or(Some(error)),
@@ -113,6 +120,8 @@ pub struct InputInfo<'a> {
     pub batch: Option<i64>,
     /// Per sample.
     pub shape: Vec<u32>,
+    /// One of [`data_type`].
+    pub elem_type: i32,
 }
 
 impl<'a> SourceModel<'a> {
@@ -140,6 +149,11 @@ impl<'a> SourceModel<'a> {
         Ok(Self { graph, opset, constants, input, producers })
     }
 
+    /// The node that computes a value.
+    pub fn producer(&self, value: &str) -> Option<&'a NodeProto> {
+        self.producers.get(value).map(|&index| &self.graph.node[index])
+    }
+
     /// The nodes that a value needs, in the order of the file.
     pub fn needed(&self, value: &str) -> Vec<&'a NodeProto> {
         let mut needed = HashSet::new();
@@ -160,7 +174,7 @@ impl<'a> SourceModel<'a> {
         self.graph.output.iter().filter(|output| {
             let tensor = output.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
             let of_floats = match tensor {
-                Some(tensor) => [data_type::FLOAT, 0].contains(&tensor.elem_type),
+                Some(tensor) => tensor.elem_type == 0 || data_type::is_float(tensor.elem_type),
                 None => true,
             };
             let nodes = self.needed(&output.name);
@@ -168,14 +182,10 @@ impl<'a> SourceModel<'a> {
         })
     }
 
-    fn choice(&self, chosen: &str) -> Option<String> {
-        let others: Vec<String> = self
-            .graph
-            .output
-            .iter()
-            .filter(|output| output.name != chosen)
-            .map(|output| format!("'{}'", output.name))
-            .collect();
+    fn choice(&self, chosen: &str, kept: Option<&str>) -> Option<String> {
+        let others = self.graph.output.iter().map(|output| output.name.as_str());
+        let others = others.filter(|&other| other != chosen && Some(other) != kept);
+        let others: Vec<String> = others.map(|other| format!("'{other}'")).collect();
         let text = || format!("of the outputs, '{chosen}' is used; {} ignored", others.join(", "));
         (!others.is_empty()).then(text)
     }
@@ -195,7 +205,8 @@ impl<'a> InputInfo<'a> {
         let [batch, sample @ ..] = dims else { return Err(refused()) };
         let shape: Option<Vec<u32>> = sample.iter().map(|dim| size(dim.dim_value)).collect();
         let shape = shape.filter(|shape| !shape.is_empty()).ok_or_else(refused)?;
-        Ok(Self { name: &input.name, batch: batch.dim_value.filter(|&size| size > 0), shape })
+        let elem_type = tensor.map_or(0, |tensor| tensor.elem_type);
+        Ok(Self { name: &input.name, batch: batch.dim_value.filter(|&size| size > 0), shape, elem_type })
     }
 }
 
@@ -209,5 +220,5 @@ pub fn title(node: &NodeProto) -> String {
 
 pub fn unsupported(node: &NodeProto) -> ImportError {
     let domain = if is_default_domain(node) { String::new() } else { format!("{}.", node.domain) };
-    ImportError::Op { node: title(node), op: format!("{domain}{}", node.op_type) }
+    ImportError::Op { node: title(node), op: format!("{domain}{}", node.op_type), inputs: vec![] }
 }

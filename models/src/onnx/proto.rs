@@ -83,6 +83,8 @@ pub struct AttributeProto {
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
     /// One of [`attribute_type`].
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -94,6 +96,7 @@ pub mod attribute_type {
     pub const STRING: i32 = 3;
     pub const TENSOR: i32 = 4;
     pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -107,6 +110,8 @@ pub struct TensorProto {
     pub float_data: Vec<f32>,
     #[prost(int32, repeated, tag = "5")]
     pub int32_data: Vec<i32>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub string_data: Vec<Vec<u8>>,
     #[prost(int64, repeated, tag = "7")]
     pub int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
@@ -123,11 +128,37 @@ pub struct TensorProto {
     pub data_location: i32,
 }
 
+impl TensorProto {
+    /// True if the numbers are in another file.
+    pub fn is_external(&self) -> bool {
+        self.data_location != 0 || !self.external_data.is_empty()
+    }
+}
+
 pub mod data_type {
     pub const FLOAT: i32 = 1;
     pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
+    pub const STRING: i32 = 8;
+    pub const FLOAT16: i32 = 10;
     pub const DOUBLE: i32 = 11;
+    pub const BFLOAT16: i32 = 16;
+
+    /// True for the types that are read as `f32`.
+    pub fn is_float(data_type: i32) -> bool {
+        matches!(data_type, FLOAT | FLOAT16 | DOUBLE | BFLOAT16)
+    }
+
+    /// Bytes of an element in `raw_data`; `None` for strings, numbers of less than a byte, and unknown types.
+    pub fn bytes(data_type: i32) -> Option<u64> {
+        match data_type {
+            2 | 3 | 9 => Some(1),
+            4 | 5 | FLOAT16 | BFLOAT16 => Some(2),
+            FLOAT | INT32 | 12 => Some(4),
+            INT64 | DOUBLE | 13 => Some(8),
+            _ => None,
+        }
+    }
 
     /// As the ONNX documentation calls it.
     pub fn name(data_type: i32) -> &'static str {
@@ -162,11 +193,30 @@ pub struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-/// Sequences and maps are other fields, so they decode without a tensor.
+/// One of its fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
+    #[prost(message, optional, boxed, tag = "4")]
+    pub sequence_type: Option<Box<SequenceTypeProto>>,
+    #[prost(message, optional, boxed, tag = "5")]
+    pub map_type: Option<Box<MapTypeProto>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceTypeProto {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub elem_type: Option<Box<TypeProto>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct MapTypeProto {
+    /// One of [`data_type`].
+    #[prost(int32, tag = "1")]
+    pub key_type: i32,
+    #[prost(message, optional, boxed, tag = "2")]
+    pub value_type: Option<Box<TypeProto>>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -8,7 +8,7 @@ use super::proto::{TensorProto, data_type};
 #[expect(missing_docs, reason = "each variant has its message")]
 pub enum TensorError {
     #[error(
-        "tensor '{0}' is kept in another file; save the model with its weights inside (in PyTorch: external_data=False)"
+        "tensor '{0}' is kept in another file, and only the bytes of the model are here; read the model from its path, or save it with its weights inside (in PyTorch: external_data=False)"
     )]
     External(String),
     #[error("tensor '{name}' has elements of type {}; only {expected} is supported here", data_type::name(*.got))]
@@ -27,7 +27,7 @@ pub struct Floats {
 }
 
 impl Floats {
-    /// Finite numbers only; doubles are rounded.
+    /// Finite numbers only; doubles are rounded, and halves are exact.
     pub fn read(tensor: &TensorProto) -> Result<Self, TensorError> {
         let name = || tensor.name.clone();
         in_file(tensor)?;
@@ -37,6 +37,8 @@ impl Floats {
             data_type::FLOAT => words(tensor, |word: [u8; 4]| f32::from_le_bytes(word))?,
             data_type::DOUBLE if raw.is_empty() => tensor.double_data.iter().map(|&x| x as f32).collect(),
             data_type::DOUBLE => words(tensor, |word: [u8; 8]| f64::from_le_bytes(word) as f32)?,
+            data_type::FLOAT16 => halves(tensor, half)?,
+            data_type::BFLOAT16 => halves(tensor, |bits| f32::from_bits(u32::from(bits) << 16))?,
             got => return Err(TensorError::Type { name: name(), got, expected: "float" }),
         };
         let dims = dims(tensor, data.len())?;
@@ -75,10 +77,30 @@ pub fn float_tensor(name: &str, dims: &[usize], data: &[f32]) -> TensorProto {
 }
 
 fn in_file(tensor: &TensorProto) -> Result<(), TensorError> {
-    match tensor.data_location == 0 && tensor.external_data.is_empty() {
-        true => Ok(()),
-        false => Err(TensorError::External(tensor.name.clone())),
+    match tensor.is_external() {
+        true => Err(TensorError::External(tensor.name.clone())),
+        false => Ok(()),
     }
+}
+
+/// Numbers of 16 bits; `int32_data` holds one in each of its own.
+fn halves(tensor: &TensorProto, read: impl Fn(u16) -> f32) -> Result<Vec<f32>, TensorError> {
+    match tensor.raw_data.is_empty() {
+        true => Ok(tensor.int32_data.iter().map(|&word| read(word as u16)).collect()),
+        false => words(tensor, |word| read(u16::from_le_bytes(word))),
+    }
+}
+
+/// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction.
+fn half(bits: u16) -> f32 {
+    let fraction = f32::from(bits & 0x3ff);
+    let size = match i32::from(bits >> 10 & 0x1f) {
+        0 => fraction * 2f32.powi(-24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        exponent => (1024.0 + fraction) * 2f32.powi(exponent - 25),
+    };
+    if bits >> 15 == 0 { size } else { -size }
 }
 
 fn words<const N: usize, T>(
@@ -123,6 +145,30 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_16_bits() {
+        // The largest and the smallest half, as raw bytes and as numbers of 32 bits.
+        let tensor = |data_type: i32, bits: &[u16]| TensorProto {
+            dims: vec![bits.len() as i64],
+            data_type,
+            raw_data: bits.iter().flat_map(|word| word.to_le_bytes()).collect(),
+            ..TensorProto::default()
+        };
+        let halves = tensor(data_type::FLOAT16, &[0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0x8000]);
+        let expected = [1.0, -2.0, 65504.0, 2f32.powi(-24), 2f32.powi(-14), -0.0];
+        assert_eq!(Floats::read(&halves).unwrap().data, expected);
+        let listed =
+            TensorProto { raw_data: vec![], int32_data: vec![0x3c00, 0xc000], dims: vec![2], ..halves };
+        assert_eq!(Floats::read(&listed).unwrap().data, [1.0, -2.0]);
+        let brains = tensor(data_type::BFLOAT16, &[0x3f80, 0xc000, 0x7f7f]);
+        assert_eq!(Floats::read(&brains).unwrap().data, [1.0, -2.0, f32::from_bits(0x7f7f_0000)]);
+        for (kind, bits) in
+            [(data_type::FLOAT16, 0x7c00), (data_type::FLOAT16, 0xfc01), (data_type::BFLOAT16, 0x7f80)]
+        {
+            assert!(matches!(Floats::read(&tensor(kind, &[bits])), Err(TensorError::NonFinite(_))));
+        }
+    }
+
+    #[test]
     fn broken_tensors_are_refused() {
         let good = float_tensor("w", &[2], &[1.0, 2.0]);
         let refused = |change: &dyn Fn(&mut TensorProto)| {
@@ -136,7 +182,7 @@ mod tests {
         assert!(refused(&|t| t.raw_data.truncate(7)).contains("1 elements"));
         assert!(refused(&|t| t.raw_data[..4].copy_from_slice(&f32::NAN.to_le_bytes())).contains("NaN"));
         assert!(refused(&|t| t.data_location = 1).contains("external_data=False"));
-        assert!(refused(&|t| t.data_type = 10).contains("type float16; only float"));
+        assert!(refused(&|t| t.data_type = 2).contains("type uint8; only float"));
         assert!(refused(&|t| t.data_type = -4).contains("another type"));
     }
 }

@@ -11,6 +11,8 @@ pub enum OnnxValue {
     Tensor(TensorView),
     /// A computed shape or a part of one.
     Sizes(Vec<SymbolicSize>),
+    /// Known integers in rows of two, as in a list of pads.
+    Pairs(Vec<[SymbolicSize; 2]>),
     /// A tensor of one number, such as the initial state of a recurrent layer.
     Filled(f32),
     /// A transposed weight matrix, by the name of its initializer.

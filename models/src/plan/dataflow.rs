@@ -79,8 +79,9 @@ impl<'a> Dataflow<'a> {
     pub fn backward_reads(&self, index: usize) -> impl Iterator<Item = usize> {
         let op = self.program.nodes[index].op;
         let input = op.backward_reads_input().then(|| self.operands(index).0);
+        let second = self.operands(index).1.filter(|_| op.backward_reads_second());
         let output = op.backward_reads_output().then_some(index + 1);
-        input.into_iter().chain(output)
+        input.into_iter().chain(second).chain(output)
     }
 
     /// All steps of a Plan in order, with the storage in `recomputed` recomputed.

@@ -3,7 +3,10 @@
 
 use common::{
     TensorShape, WidthMask,
-    plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Window},
+    plan::{
+        Arithmetic, Arrange, Constant, Conv, Gate, Gru, Norm, Op, PRelu, Pool, PoolKind, Recurrent, Spread,
+        Window,
+    },
 };
 
 use crate::graph::{self, Graph, Groups, Kernel, ParamId};
@@ -13,6 +16,8 @@ pub struct Program {
     pub nodes: Vec<ProgramNode>,
     /// Numbers of normalisation statistics.
     pub stats: u64,
+    /// Numbers of constants, which are before the parameters.
+    pub constants: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -20,7 +25,7 @@ pub struct ProgramNode {
     pub name: String,
     pub op: Op,
     pub input: usize,
-    /// The second operand of an Add.
+    /// The second operand of an op that has two.
     pub second: Option<usize>,
     /// Its parameters are not trained.
     pub frozen: bool,
@@ -44,10 +49,12 @@ impl Program {
     /// With `scaler`, outputs of layers are divided by the share of units that the tier keeps. All layers, or only the `last`
     /// ones, are trained.
     pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool, last: Option<u16>) -> Self {
+        let constants = graph.gather_constants(mask).len();
         let mut lowering = Lowering {
             graph,
             mask,
-            offsets: graph.offsets(mask).into_iter().map(|offset| offset as u32).collect(),
+            offsets: graph.offsets(mask).into_iter().map(|offset| (constants + offset) as u32).collect(),
+            constants: 0,
             stats: 0,
             dropouts: 0,
         };
@@ -74,10 +81,10 @@ impl Program {
             let layers = nodes.iter_mut().rev().filter(|node| node.has_parameters());
             layers.skip(last.into()).for_each(|node| node.frozen = true);
         }
-        Self { nodes, stats: lowering.stats.into() }
+        Self { nodes, stats: lowering.stats.into(), constants: constants as u64 }
     }
 
-    /// Number of parameters before the trained ones; `None` if nothing is trained, or if frozen ones follow.
+    /// Number of constants and parameters before the trained ones; `None` if nothing is trained, or if frozen ones follow.
     pub fn frozen(&self) -> Option<u64> {
         let stretches = |frozen: bool| {
             let nodes = self.nodes.iter().filter(move |node| node.frozen == frozen);
@@ -105,6 +112,8 @@ struct Lowering<'a> {
     graph: &'a Graph,
     mask: &'a WidthMask,
     offsets: Vec<u32>,
+    /// Constants so far.
+    constants: u32,
     /// Statistics so far.
     stats: u32,
     dropouts: u32,
@@ -138,12 +147,7 @@ impl Lowering<'_> {
             graph::Op::Pool { kind, window } => {
                 Op::Pool(Pool { kind, channels: first(&read), window: image(&read, window) })
             }
-            graph::Op::GlobalPool => {
-                let (height, width) = area(&read);
-                let size = [height as u16, width as u16];
-                let window = image(&read, Kernel { size, stride: size, pad: [0; 4] });
-                Op::Pool(Pool { kind: PoolKind::Average, channels: first(&read), window })
-            }
+            graph::Op::GlobalPool => Op::Pool(whole_image(&read, PoolKind::Average)),
             graph::Op::Add => Op::Add { len },
             graph::Op::Embed { table } => Op::Embed {
                 rows: read.iter().product(),
@@ -156,6 +160,15 @@ impl Lowering<'_> {
                 inputs: last(&read),
                 units: last(&written),
                 reset_after,
+                weight: self.offset(weight),
+                recurrent: self.offset(recurrent),
+                bias: bias.map(|bias| self.offset(bias)),
+            }),
+            graph::Op::Recurrent { kind, weight, recurrent, bias } => Op::Recurrent(Recurrent {
+                kind,
+                steps: first(&read),
+                inputs: last(&read),
+                units: last(&written),
                 weight: self.offset(weight),
                 recurrent: self.offset(recurrent),
                 bias: bias.map(|bias| self.offset(bias)),
@@ -201,6 +214,60 @@ impl Lowering<'_> {
                 Op::BatchNorm { channels, inner: len / channels.max(1), epsilon, scale, bias, stats }
             }
             graph::Op::Last => Op::Last { steps: first(&read), width: last(&read) },
+            graph::Op::GlobalMaxPool => Op::Pool(whole_image(&read, PoolKind::Max)),
+            graph::Op::StepPool { kind } => {
+                // Steps are the rows of one image, and the kernel is one column of it.
+                let (height, width) = (first(&read), last(&read));
+                let (kernel, stride) = ([height as u16, 1], [1; 2]);
+                Op::Pool(Pool {
+                    kind,
+                    channels: 1,
+                    window: Window { height, width, kernel, stride, pad: [0; 4] },
+                })
+            }
+            graph::Op::Concat { axis } => {
+                let second = self.sizes(self.graph.shape(node.inputs[1]));
+                let (rows, first, inner) = around(&read, axis);
+                let second = around(&second, axis).1;
+                Op::Arrange(Arrange::Concat { rows, first: first * inner, second: second * inner })
+            }
+            graph::Op::Part { axis, before } => {
+                let (rows, width, inner) = around(&read, axis);
+                let (start, len) = (before.size(self.mask) as u32, around(&written, axis).1);
+                let (width, start, len) = (width * inner, start * inner, len * inner);
+                Op::Arrange(Arrange::Part { rows, width, start, len })
+            }
+            graph::Op::Pad { axis, before, after } => {
+                let (rows, width, inner) = around(&read, axis);
+                let (width, before, after) = (width * inner, before * inner, after * inner);
+                Op::Arrange(Arrange::Pad { rows, width, before, after })
+            }
+            graph::Op::Transpose { kept, moved } => {
+                let (kept, moved) = (usize::from(kept), usize::from(moved));
+                Op::Arrange(Arrange::Transpose {
+                    rows: read.iter().take(kept).product(),
+                    height: read.iter().skip(kept).take(moved).product(),
+                    width: read.iter().skip(kept + moved).product(),
+                })
+            }
+            graph::Op::Mul => {
+                let channels: u32 = self.sizes(self.graph.shape(node.inputs[1])).iter().product();
+                Op::Gate(Gate { channels, inner: len / channels.max(1) })
+            }
+            graph::Op::PRelu { slope, axes } => {
+                let one = Spread { len, channels: 1, inner: len };
+                let spread = axes.map_or(one, |axes| axes.spread(&written));
+                Op::PRelu(PRelu { spread, slope: self.offset(slope) })
+            }
+            graph::Op::Arithmetic { kind, with: graph::Constant::One(number) } => {
+                Op::Arithmetic(Arithmetic { kind, len, with: Constant::One(number) })
+            }
+            graph::Op::Arithmetic { kind, with: graph::Constant::Each(axes) } => {
+                let Spread { channels, inner, .. } = axes.spread(&written);
+                let at = self.constants;
+                self.constants += channels;
+                Op::Arithmetic(Arithmetic { kind, len, with: Constant::Each { channels, inner, at } })
+            }
         })
     }
 
@@ -231,6 +298,21 @@ fn area(sizes: &[u32]) -> (u32, u32) {
         [_, length] => (1, length),
         _ => (0, 0),
     }
+}
+
+/// One number per channel.
+fn whole_image(sizes: &[u32], kind: PoolKind) -> Pool {
+    let (height, width) = area(sizes);
+    let size = [height as u16, width as u16];
+    let window = image(sizes, Kernel { size, stride: size, pad: [0; 4] });
+    Pool { kind, channels: sizes.first().copied().unwrap_or(0), window }
+}
+
+/// How many numbers an axis has, before and after it the products of the others.
+fn around(sizes: &[u32], axis: u8) -> (u32, u32, u32) {
+    let axis = usize::from(axis);
+    let size = sizes.get(axis).copied().unwrap_or(0);
+    (sizes.iter().take(axis).product(), size, sizes.iter().skip(axis + 1).product())
 }
 
 fn image(sizes: &[u32], kernel: Kernel) -> Window {

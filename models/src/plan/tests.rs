@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    graph::{Builder, Param, ValueId},
+    graph::{self, Builder, Param, ValueId},
     zoo,
 };
 
@@ -47,7 +47,9 @@ impl<'a> Tracer<'a> {
                 continue;
             }
             let mut reads = reads;
-            reads.sort_unstable();
+            if matches!(node.op, graph::Op::Add) {
+                reads.sort_unstable();
+            }
             steps.push((plan.forward()[steps.len()].op, reads));
             places.push(steps.len());
         }
@@ -136,16 +138,23 @@ impl<'a> Tracer<'a> {
     /// Returns the number of the computed value.
     fn forward(&mut self, node: &Node) -> usize {
         let (reads, writes) = node.op.sizes();
+        let reads_second = node.op.second().unwrap_or(0);
+        // Only a sum may exchange its operands.
+        let sorted = |mut values: Vec<usize>| {
+            if matches!(node.op, Op::Add { .. }) {
+                values.sort_unstable();
+            }
+            values
+        };
         let mut inputs = vec![self.value(&node.input, reads)];
-        inputs.extend(node.second.map(|second| self.value(&second, reads)));
-        inputs.sort_unstable();
+        inputs.extend(node.second.map(|second| self.value(&second, reads_second)));
+        let inputs = sorted(inputs);
         let made = |(op, from): &(Op, Vec<usize>)| {
-            let mut from: Vec<usize> = from.iter().map(|&value| self.same(value)).collect();
-            from.sort_unstable();
+            let from = sorted(from.iter().map(|&value| self.same(value)).collect());
             *op == node.op && from == inputs
         };
         let step = self.steps.iter().position(made).expect("a node of the graph");
-        let second = node.second.map(|second| (second, self.value(&second, reads)));
+        let second = node.second.map(|second| (second, self.value(&second, reads_second)));
         self.write(node.output, writes, Cell::Value(self.same(step + 1)));
         if let Some(keep) = node.keep {
             self.write(keep, node.op.keep(), Cell::Kept(step));
@@ -154,7 +163,7 @@ impl<'a> Tracer<'a> {
             self.value(&node.input, reads);
         }
         if let Some((port, value)) = second {
-            assert_eq!(self.value(&port, reads), value, "the second operand is overwritten");
+            assert_eq!(self.value(&port, reads_second), value, "the second operand is overwritten");
         }
         self.same(step + 1)
     }
@@ -174,6 +183,10 @@ impl<'a> Tracer<'a> {
         if node.op.backward_reads_input() {
             assert_eq!(self.value(&node.input, reads), self.same(self.steps[step].1[0]));
         }
+        if let Some(second) = node.second.filter(|_| node.op.backward_reads_second()) {
+            let read = self.value(&second, node.op.second().unwrap_or(0));
+            assert_eq!(read, self.same(self.steps[step].1[1]));
+        }
         if node.op.backward_reads_output() {
             assert_eq!(*self.at(node.output, writes), Cell::Value(self.same(step + 1)));
         }
@@ -186,7 +199,8 @@ impl<'a> Tracer<'a> {
         if self.same(values[0]) != self.first_read[step] {
             values.reverse();
         }
-        for (port, value) in ports.iter().zip(values) {
+        let lens = [reads, node.op.second().unwrap_or(0)];
+        for ((port, value), reads) in ports.iter().zip(values).zip(lens) {
             assert_eq!(port.grad.is_some(), trained[value], "{value}");
             let Some(Grad { at, add }) = port.grad else { continue };
             let mut from = BTreeSet::from([step]);
@@ -358,7 +372,8 @@ proptest! {
             let plain = compile(&graph, &mask, &PlanOptions { recompute: false, ..options }).unwrap();
             prop_assert!(plan.info.arena <= plain.info.arena);
         }
-        prop_assert_eq!(plan.info.params as usize, graph.layout().slice_len(&mask));
+        let held = graph.gather_constants(&mask).len() + graph.layout().slice_len(&mask);
+        prop_assert_eq!(plan.info.params as usize, held);
         prop_assert_eq!(plan.info.digest, graph.slice(&mask).unwrap().digest(&mask));
     }
 

@@ -1,8 +1,8 @@
 //! The layouts of the zoo's models.
 
-use common::plan::PoolKind;
+use common::plan::{PoolKind, RecurrentKind};
 
-use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, RecurrentParams, ValueId};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Design {
@@ -169,6 +169,17 @@ fn digits_cnn(name: &str) -> Result<Graph, GraphError> {
     net.finish()
 }
 
+/// An LSTM over sequences of numbers and one dense layer on its last step: `sizes` are steps, numbers per step, units, classes.
+pub fn lstm(name: &str, sizes: &[u32]) -> Result<Graph, GraphError> {
+    let &[steps, numbers, units, classes] = sizes else { return Err(GraphError::NothingToTrain) };
+    let mut net = Net::new(name, &[steps, numbers])?;
+    let (layer, params) = ("lstm", RecurrentParams::named("lstm", true));
+    net.at = net.builder.recurrent(layer, net.at, units, RecurrentKind::Lstm, params)?;
+    net.at = net.builder.last("last", net.at)?;
+    net.dense("fc", classes)?;
+    net.finish()
+}
+
 fn digits_gru(name: &str) -> Result<Graph, GraphError> {
     let mut net = Net::new(name, &[8, 8])?;
     net.gru("gru", 16)?;
@@ -211,9 +222,7 @@ impl Net {
 
     /// The variant with two biases, as in PyTorch and Keras.
     fn gru(&mut self, name: &str, units: u32) -> Result<(), GraphError> {
-        let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
-        let bias = Some(Param::plain(format!("{name}.B")));
-        self.at = self.builder.gru(name, self.at, units, true, weights, bias)?;
+        self.at = self.builder.gru(name, self.at, units, true, RecurrentParams::named(name, true))?;
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! Random small models for property tests: every operation, residual branches, and values with several readers.
 
 use common::{
-    plan::{Activation, PoolKind},
+    plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind},
     rng::{Rng, derive},
 };
 
 use super::initial;
-use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+use crate::graph::{Axes, Builder, Graph, GraphError, Groups, Kernel, Param, RecurrentParams, ValueId};
 
 /// A model derived from the seed, with parameters whose gradients are not 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
@@ -18,6 +18,28 @@ pub fn random(seed: u64) -> (Graph, Vec<f32>) {
     parameters.iter_mut().for_each(|x| *x += 0.2 * (rng.unit_f32() - 0.5));
     (graph, parameters)
 }
+
+/// Every kind, some with a bound or without.
+const ACTIVATIONS: [Activation; 18] = [
+    Activation::Relu,
+    Activation::LeakyRelu { slope: 0.125 },
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+    Activation::Mish,
+    Activation::HardSwish,
+    Activation::HardSigmoid { alpha: 0.25, beta: 0.5 },
+    Activation::Clip { min: 0.0, max: 6.0 },
+    Activation::Clip { min: -0.25, max: f32::INFINITY },
+    Activation::Clip { min: f32::NEG_INFINITY, max: 0.5 },
+    Activation::Elu { alpha: 0.75 },
+    Activation::Selu,
+    Activation::Celu { alpha: 1.5 },
+    Activation::Softplus,
+    Activation::Softsign,
+];
 
 struct Sketch {
     builder: Builder,
@@ -39,9 +61,12 @@ impl Sketch {
         };
         let builder = Builder::new("random", "x", &shape)?;
         let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
-        let steps = 1 + sketch.rng.below(6);
+        let steps = 2 + sketch.rng.below(8);
         match kind {
-            0 => sketch.repeat(steps, Self::on_vector)?,
+            0 => {
+                sketch.arithmetic()?;
+                sketch.repeat(steps, Self::on_vector)?;
+            }
             1 | 2 => sketch.repeat(steps, Self::on_image)?,
             _ => {
                 let (name, width) = (sketch.name(), sketch.size(5));
@@ -58,7 +83,8 @@ impl Sketch {
             sketch.repeat(steps, Self::on_vector)?;
         }
         let classes = 1 + sketch.size(4);
-        sketch.dense(classes)?;
+        // With a bias, which learns even where zeros of a Pad are all that is left.
+        sketch.dense_with(classes, true)?;
         sketch.builder.finish("y", sketch.at, None)
     }
 
@@ -74,7 +100,7 @@ impl Sketch {
     }
 
     fn on_vector(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(6) {
+        match self.rng.below(10) {
             0 | 1 => {
                 let units = self.size(8);
                 self.dense(units)
@@ -82,6 +108,16 @@ impl Sketch {
             2 => self.activate(),
             3 => self.dropout(),
             4 => self.layer_norm(1),
+            5 => {
+                let units = self.size(5);
+                self.joined(0, |net| net.dense(units))
+            }
+            6 => self.part(0),
+            7 => self.pad(0),
+            8 => {
+                let width = self.builder.size(self.at) as u32;
+                self.gated(|net| net.dense(width))
+            }
             _ => {
                 let width = self.builder.size(self.at) as u32;
                 self.residual(|net| {
@@ -93,14 +129,15 @@ impl Sketch {
     }
 
     fn on_sequence(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(7) {
+        match self.rng.below(14) {
             0 | 1 => {
                 let (name, units, after) = (self.name(), self.size(5), self.coin());
-                let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
-                let bias = Some(Param::plain(format!("{name}.B"))).filter(|_| self.coin());
-                self.at = self.builder.gru(&name, self.at, units, after, weights, bias)?;
+                let params = RecurrentParams::named(&name, self.coin());
+                self.at = self.builder.gru(&name, self.at, units, after, params)?;
                 Ok(())
             }
+            11 => self.recurrent(RecurrentKind::Lstm),
+            12 => self.recurrent(RecurrentKind::Tanh),
             2 => {
                 let units = self.size(6);
                 self.dense(units)
@@ -112,6 +149,25 @@ impl Sketch {
                 self.at = self.builder.last(&name, self.at)?;
                 Ok(())
             }
+            6 => {
+                let (name, max) = (self.name(), self.coin());
+                let kind = if max { PoolKind::Max } else { PoolKind::Average };
+                self.at = self.builder.step_pool(&name, self.at, kind)?;
+                Ok(())
+            }
+            7 => {
+                let units = self.size(4);
+                self.joined(1, |net| net.dense(units))
+            }
+            8 => {
+                let axis = self.rng.below(2) as u8;
+                if self.coin() { self.part(axis) } else { self.pad(axis) }
+            }
+            9 => self.transposed(),
+            10 => {
+                let width = self.builder.width(self.at) as u32;
+                self.gated(|net| net.dense(width))
+            }
             _ => {
                 let width = self.builder.width(self.at) as u32;
                 self.residual(|net| net.dense(width))
@@ -122,7 +178,7 @@ impl Sketch {
     fn on_image(&mut self) -> Result<(), GraphError> {
         let channels = self.builder.sizes(self.at)[0] as u32;
         let name = self.name();
-        match self.rng.below(11) {
+        match self.rng.below(19) {
             0 | 1 => {
                 let (outputs, window) = (self.size(5), self.window());
                 self.conv(outputs, 1, window)
@@ -136,7 +192,7 @@ impl Sketch {
                 self.conv(outputs, if channels.is_multiple_of(2) { 2 } else { 1 }, window)
             }
             3 => self.activate(),
-            4 => {
+            4 | 17 => {
                 let kinds = [PoolKind::Max, PoolKind::Average, PoolKind::AveragePadded];
                 let kind = kinds[self.rng.below(3) as usize];
                 let window = self.window();
@@ -162,10 +218,32 @@ impl Sketch {
                 self.layer_norm(axes)
             }
             8 => {
-                self.at = self.builder.global_pool(&name, self.at)?;
+                self.at = match self.coin() {
+                    true => self.builder.global_pool(&name, self.at)?,
+                    false => self.builder.global_max_pool(&name, self.at)?,
+                };
                 self.at = self.builder.flatten(&format!("{name}.flat"), self.at);
                 Ok(())
             }
+            11 | 12 => {
+                let outputs = self.size(4);
+                self.joined(0, |net| {
+                    let window = net.kernel(3, 1, 1);
+                    net.conv(outputs, 1, window)?;
+                    if net.coin() { net.activate() } else { Ok(()) }
+                })
+            }
+            13 => self.part(0),
+            14 => {
+                let axis = self.rng.below(self.builder.shape(self.at).dims.len() as u64) as u8;
+                self.pad(axis)
+            }
+            15 => self.transposed(),
+            16 => self.gated(|net| {
+                net.at = net.builder.global_pool(&format!("{name}.mean"), net.at)?;
+                let window = net.kernel(1, 1, 0);
+                net.conv(channels, 1, window)
+            }),
             _ => self.residual(|net| {
                 let window = net.kernel(3, 1, 1);
                 net.conv(channels, 1, window)?;
@@ -184,11 +262,76 @@ impl Sketch {
         Ok(())
     }
 
+    fn recurrent(&mut self, kind: RecurrentKind) -> Result<(), GraphError> {
+        let (name, units) = (self.name(), self.size(5));
+        let params = RecurrentParams::named(&name, self.coin());
+        self.at = self.builder.recurrent(&name, self.at, units, kind, params)?;
+        Ok(())
+    }
+
+    /// Joins the output of `branch` and its input.
+    fn joined(
+        &mut self,
+        axis: u8,
+        branch: impl Fn(&mut Self) -> Result<(), GraphError>,
+    ) -> Result<(), GraphError> {
+        let before = self.at;
+        branch(self)?;
+        let name = self.name();
+        let (a, b) = if self.coin() { (before, self.at) } else { (self.at, before) };
+        self.at = self.builder.concat(&name, a, b, axis)?;
+        Ok(())
+    }
+
+    /// Multiplies a value by the sigmoid of `branch`.
+    fn gated(&mut self, branch: impl Fn(&mut Self) -> Result<(), GraphError>) -> Result<(), GraphError> {
+        let before = self.at;
+        branch(self)?;
+        let (open, name) = (self.name(), self.name());
+        let gate = self.builder.activate(&open, self.at, Activation::Sigmoid);
+        self.at = self.builder.mul(&name, before, gate)?;
+        Ok(())
+    }
+
+    /// A random part of an axis.
+    fn part(&mut self, axis: u8) -> Result<(), GraphError> {
+        let size = self.builder.sizes(self.at)[usize::from(axis)] as u64;
+        // The last step alone is another operation.
+        let (name, start) = (self.name(), self.rng.below(size).min(size.saturating_sub(2)));
+        let len = 1 + self.rng.below(size - start);
+        self.at = self.builder.part(&name, self.at, axis, start as u32, len as u32)?;
+        Ok(())
+    }
+
+    /// The activation behind it keeps a convolution from doing it.
+    fn pad(&mut self, axis: u8) -> Result<(), GraphError> {
+        let (name, before, after) = (self.name(), self.size(3) - 1, self.size(2));
+        self.at = self.builder.pad(&name, self.at, axis, before, after)?;
+        self.activate()
+    }
+
+    /// A dense layer over what was another axis. Without axes of size 1, which do not move.
+    fn transposed(&mut self) -> Result<(), GraphError> {
+        let sizes = self.builder.sizes(self.at);
+        if sizes.contains(&1) {
+            return self.activate();
+        }
+        let (name, moved) = (self.name(), 1 + self.rng.below(sizes.len() as u64 - 1));
+        self.at = self.builder.transpose(&name, self.at, 0, moved as u8)?;
+        let units = self.size(6);
+        self.dense(units)
+    }
+
     fn dense(&mut self, units: u32) -> Result<(), GraphError> {
+        let bias = self.coin();
+        self.dense_with(units, bias)
+    }
+
+    fn dense_with(&mut self, units: u32, bias: bool) -> Result<(), GraphError> {
         let name = self.name();
         let inputs = self.builder.width(self.at);
-        let [weight, bias] = self.params(&name);
-        let bias = Some(bias).filter(|_| self.coin());
+        let [weight, shift] = self.params(&name);
+        let bias = bias.then_some(shift);
         self.at = self.builder.dense(&name, self.at, inputs, units, weight, bias)?;
         Ok(())
     }
@@ -202,11 +345,41 @@ impl Sketch {
     }
 
     fn activate(&mut self) -> Result<(), GraphError> {
-        let kinds =
-            [Activation::Relu, Activation::LeakyRelu { slope: 0.125 }, Activation::Sigmoid, Activation::Tanh];
-        let (name, kind) = (self.name(), kinds[self.rng.below(4) as usize]);
+        let (name, kind) = (self.name(), ACTIVATIONS[self.rng.below(ACTIVATIONS.len() as u64) as usize]);
         self.at = self.builder.activate(&name, self.at, kind);
+        match self.rng.below(6) {
+            0 | 1 => self.activate(),
+            2 => self.prelu(),
+            3 => self.arithmetic(),
+            _ => Ok(()),
+        }
+    }
+
+    fn prelu(&mut self) -> Result<(), GraphError> {
+        let (name, axes) = (self.name(), Some(self.axes()).filter(|_| self.coin()));
+        self.at = self.builder.prelu(&name, self.at, axes, Param::plain(format!("{name}.slope")))?;
         Ok(())
+    }
+
+    fn arithmetic(&mut self) -> Result<(), GraphError> {
+        let kinds = [ArithmeticKind::Add, ArithmeticKind::Sub, ArithmeticKind::Mul, ArithmeticKind::Div];
+        let (name, kind, axes) = (self.name(), kinds[self.rng.below(4) as usize], self.axes());
+        self.at = match self.coin() {
+            true => self.builder.with_number(&name, self.at, kind, 0.5 + self.rng.unit_f32())?,
+            false => {
+                let sizes = self.builder.sizes(self.at);
+                let count: usize = sizes.iter().skip(axes.first.into()).take(axes.count.into()).product();
+                let numbers = (0..count).map(|_| 0.5 + self.rng.unit_f32()).collect();
+                self.builder.with_constants(&name, self.at, kind, axes, numbers)?
+            }
+        };
+        Ok(())
+    }
+
+    /// The first axis, or the last.
+    fn axes(&mut self) -> Axes {
+        let rank = self.builder.shape(self.at).dims.len() as u8;
+        Axes { first: if self.coin() { 0 } else { rank - 1 }, count: 1 }
     }
 
     fn dropout(&mut self) -> Result<(), GraphError> {

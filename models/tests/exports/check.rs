@@ -8,7 +8,7 @@ use models::{
     grad::{ModelSamples, Runner},
     graph::Tail,
     npy::{Array, read_archive},
-    onnx::{ExportOptions, export},
+    onnx::{self, ExportOptions, export},
     plan::default_loss,
 };
 use trainer::train::Portable;
@@ -47,7 +47,10 @@ pub struct Trained {
 }
 
 pub fn check(entry: &Entry) -> Found {
-    let file = std::fs::read(folder().join(&entry.file)).expect("the export");
+    let file = match onnx::read(&folder().join(&entry.file)) {
+        Ok(file) => file,
+        Err(error) => return Found::Refused(error.to_string()),
+    };
     match Graph::from_onnx(&file) {
         Err(error) => Found::Refused(error.to_string()),
         Ok((graph, parameters)) => match train(entry, &graph, &parameters) {
@@ -60,7 +63,10 @@ pub fn check(entry: &Entry) -> Found {
 /// Everything that is done with a model that loads.
 pub fn train(entry: &Entry, graph: &Graph, parameters: &[f32]) -> Result<Trained, String> {
     let reference = std::fs::read(folder().join(&entry.reference)).map_err(text)?;
-    let reference = read_archive(&reference).map_err(text)?;
+    let mut reference = read_archive(&reference).map_err(text)?;
+    for name in &entry.constants {
+        reference.remove(name).ok_or_else(|| format!("the reference has no '{name}'"))?;
+    }
     let loss = loss(entry.loss, graph)?;
     let samples = ModelSamples::from_arrays(graph, loss, &reference["x"], &reference["y"]).map_err(text)?;
     let mut whole = runner(graph, parameters, graph.full(), &samples)?;
@@ -104,13 +110,12 @@ fn output_error(graph: &Graph, logits: &[f32], reference: &BTreeMap<String, Arra
     let double: Vec<f64> = logits.iter().map(|&x| x.into()).collect();
     let classes = graph.shape(graph.output().value).dims.last().map_or(1, |dim| dim.size(graph.full()));
     let mut outputs: Vec<f64> = match graph.output().tail {
-        Some(Tail::Sigmoid) => double.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        Some(Tail::Sigmoid | Tail::TwoClasses) => double.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
         Some(Tail::Softmax) => double.chunks(classes).flat_map(softmax).collect(),
         Some(Tail::LogSoftmax) => double.chunks(classes).flat_map(softmax).map(f64::ln).collect(),
         None => double,
     };
-    // scikit-learn gives the probabilities of both classes.
-    if expected.len() == 2 * outputs.len() {
+    if graph.output().tail == Some(Tail::TwoClasses) {
         outputs = outputs.iter().flat_map(|&p| [1.0 - p, p]).collect();
     }
     if expected.len() == outputs.len() { worst(&single(&outputs), &single(&expected)) } else { f64::INFINITY }
@@ -131,6 +136,11 @@ fn again(graph: &Graph, parameters: &[f32], samples: &ModelSamples, logits: &[f3
 /// The slice at the rate, and why some axes of it stay whole.
 fn half(graph: &Graph) -> Result<(WidthMask, Option<String>), String> {
     match TierSpec::Rate(RATE).mask(graph) {
+        // A group normalisation may not divide the channels that are left.
+        Ok(mask) if graph.check_mask(&mask).is_err() => {
+            let refused = graph.check_mask(&mask).err().map(|error| error.to_string());
+            Ok((graph.full().clone(), refused))
+        }
         Ok(mask) if graph.layout().slice_len(&mask) < graph.layout().len() => Ok((mask, None)),
         Ok(_) => Err("the slice is not smaller than the model".to_owned()),
         Err(refused) => {

@@ -11,6 +11,7 @@ use models::Graph;
 #[path = "../support/agree.rs"]
 mod agree;
 mod check;
+mod docs;
 mod manifest;
 #[path = "../support/mod.rs"]
 mod support;
@@ -52,6 +53,20 @@ fn every_file_is_in_the_manifest() {
     let manifest = manifest::read();
     let known = manifest.export.iter().flat_map(|entry| [entry.file.clone(), entry.reference.clone()]);
     assert_eq!(found, known.collect());
+}
+
+#[test]
+fn the_page_about_models_lists_every_export() {
+    let manifest = manifest::read();
+    let page = std::fs::read_to_string(docs::page()).unwrap();
+    assert!(docs::updated(&page, &manifest) == page, "docs/your-own-model.md is out of date\n{ACCEPT}");
+    let silent: Vec<&str> = manifest
+        .export
+        .iter()
+        .filter(|entry| entry.expect == Expect::Refused && entry.why.is_none())
+        .map(|entry| entry.file.as_str())
+        .collect();
+    assert!(silent.is_empty(), "state in the manifest why these are refused: {silent:?}");
 }
 
 #[test]

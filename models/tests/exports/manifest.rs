@@ -33,6 +33,9 @@ pub struct Entry {
     /// A part of the message, if rate 0.5 is refused. The slice then keeps such axes whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncut: Option<String>,
+    /// Parameters of the framework that the export holds as constants, which are not trained.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<String>,
     /// Why an export that people make is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -24,6 +24,7 @@ const CANARY: u32 = 0x7fc0_ca4a;
 pub struct Case {
     pub graph: Graph,
     pub mask: WidthMask,
+    /// Constants and parameters.
     pub weights: Vec<f32>,
     pub features: Vec<f32>,
     pub labels: Vec<u32>,
@@ -41,8 +42,17 @@ impl Case {
         let targets = count * graph.outputs() / classes;
         // One output is one of two classes.
         let labels = (0..targets).map(|_| rng.below(classes.max(2) as u64) as u32).collect();
-        let weights = graph.gather(&mask, parameters).unwrap();
+        let weights = graph.weights(&mask, parameters).unwrap();
         Self { graph, mask, weights, features, labels }
+    }
+
+    /// How many of the weights are constants.
+    pub fn constants(&self) -> usize {
+        self.graph.gather_constants(&self.mask).len()
+    }
+
+    pub fn parameters(&self) -> &[f32] {
+        &self.weights[self.constants()..]
     }
 
     pub fn count(&self) -> usize {
@@ -109,7 +119,7 @@ pub fn run(
     // What a session puts into the arena before any work.
     arena[..params].copy_from_slice(&case.weights);
     for received in [info.segments.residual, info.segments.guide].into_iter().flatten() {
-        arena[received as usize..][..params].fill(0.01);
+        arena[received as usize..][..plan.trained()].fill(0.01);
     }
     let task = brief.map_or(Task::Evaluate(None), |brief| Task::Train(brief.clone()));
     let mut work = Work::begin(&task, plan, arena, &shard).unwrap();
@@ -121,7 +131,7 @@ pub fn run(
     if let Some(brief) = brief {
         finish_update(plan, arena, brief.product).unwrap();
     }
-    let update = info.segments.anchor.map_or(vec![], |at| arena[at as usize..][..params].to_vec());
+    let update = info.segments.anchor.map_or(vec![], |at| arena[at as usize..][..plan.trained()].to_vec());
     let (weights, touched) =
         (arena[..params].to_vec(), arena.iter().map(|x| x.to_bits() != CANARY).collect());
     let guards = memory[..GUARD].iter().chain(&memory[GUARD + len..]);

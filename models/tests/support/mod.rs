@@ -2,7 +2,12 @@
 #![allow(dead_code, unused_imports, reason = "every test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use models::npy::{Array, Data};
 
 mod engine;
 mod reference;
@@ -18,6 +23,18 @@ pub fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Writes `mlp.graph.onnx` with one operation called by another name of the same length, and returns the path.
+pub fn with_another_op(dir: &Path, from: &[u8], to: &[u8]) -> String {
+    assert_eq!(from.len(), to.len());
+    let mut file = bytes("mlp.graph.onnx");
+    while let Some(at) = file.windows(from.len()).position(|part| part == from) {
+        file[at..at + to.len()].copy_from_slice(to);
+    }
+    let path = dir.join("another-op.onnx");
+    std::fs::write(&path, file).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
 /// Names of all models that PyTorch exported.
 pub fn torch_models() -> Vec<String> {
     let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");
@@ -29,26 +46,47 @@ pub fn torch_models() -> Vec<String> {
     names
 }
 
-/// PyTorch's gates r, z, n as ONNX's z, r, h, and its two biases as one.
-pub fn gru_as_onnx(
-    mut arrays: std::collections::BTreeMap<String, models::npy::Array>,
-) -> std::collections::BTreeMap<String, models::npy::Array> {
-    use models::npy::{Array, Data};
-    let mut reordered = |name: &str| {
-        let Array { shape, data } = arrays.remove(name)?;
-        let values = data.to_f64();
-        let gate = values.len() / 3;
-        let gates = [&values[gate..2 * gate], &values[..gate], &values[2 * gate..]].concat();
-        Some((shape, gates))
+/// Models and files of PyTorch's exporters; the newer one unrolls plain recurrent layers, so these have one file.
+pub fn torch_files() -> Vec<(String, String)> {
+    let both = |name: String| {
+        ["torchscript", "graph"].map(|exporter| (name.clone(), format!("{name}.{exporter}.onnx")))
     };
-    let mut parts = Vec::new();
-    for name in ["gru.weight_ih_l0", "gru.weight_hh_l0"] {
-        parts.extend(reordered(name).map(|(shape, gates)| (name, [vec![1], shape].concat(), gates)));
-    }
-    let biases = reordered("gru.bias_ih_l0").zip(reordered("gru.bias_hh_l0"));
-    parts.extend(biases.map(|((_, w), (_, r))| ("gru.bias", vec![1, w.len() + r.len()], [w, r].concat())));
-    for (name, shape, gates) in parts {
-        arrays.insert(name.to_owned(), Array::new(&shape, Data::F64(gates)).expect("gates"));
+    let unrolled = ("rnn".to_owned(), "rnn.onnx".to_owned());
+    torch_models().into_iter().flat_map(both).chain([unrolled]).collect()
+}
+
+/// PyTorch's recurrent layers as ONNX has them: gates in its order, and the two biases as one.
+pub fn recurrent_as_onnx(mut arrays: BTreeMap<String, Array>) -> BTreeMap<String, Array> {
+    let suffix =
+        |name: &String| name.split_once(".weight_ih").map(|(layer, at)| (layer.to_owned(), at.to_owned()));
+    let layers: Vec<(String, String)> = arrays.keys().filter_map(suffix).collect();
+    for (layer, at) in layers {
+        let order: &[usize] = match layer.as_str() {
+            // r z n to z r h.
+            "gru" => &[1, 0, 2],
+            // i f g o to i o f c.
+            "lstm" => &[0, 3, 1, 2],
+            _ => &[0],
+        };
+        let mut reordered = |kind: &str| {
+            let Array { shape, data } = arrays.remove(&format!("{layer}.{kind}{at}"))?;
+            let values = data.to_f64();
+            let gate = values.len() / order.len();
+            Some((
+                shape,
+                order.iter().flat_map(|at| values[at * gate..][..gate].to_vec()).collect::<Vec<_>>(),
+            ))
+        };
+        let mut parts: Vec<(&str, Vec<usize>, Vec<f64>)> = Vec::new();
+        for kind in ["weight_ih", "weight_hh"] {
+            parts.extend(reordered(kind).map(|(shape, gates)| (kind, [vec![1], shape].concat(), gates)));
+        }
+        let biases = reordered("bias_ih").zip(reordered("bias_hh"));
+        parts.extend(biases.map(|((_, w), (_, r))| ("bias", vec![1, w.len() + r.len()], [w, r].concat())));
+        for (kind, shape, gates) in parts {
+            let gates = Array::new(&shape, Data::F64(gates)).expect("gates");
+            arrays.insert(format!("{layer}.{kind}{at}"), gates);
+        }
     }
     arrays
 }

@@ -1,9 +1,9 @@
 //! A simple reference forward pass of a Graph in f64, in evaluation mode.
 
-use common::plan::{Activation, PoolKind, Window};
+use common::plan::{Activation, ArithmeticKind, PoolKind, RecurrentKind, Spread, Window};
 use models::{
     Graph,
-    graph::{Groups, Kernel, Node, Op, ParamId},
+    graph::{Axes, Constant, Groups, Kernel, Node, Op, ParamId},
 };
 
 /// The logits of a batch.
@@ -22,15 +22,22 @@ impl Model<'_> {
     fn sample(&self, sample: &[f32]) -> Vec<f64> {
         let mut values: Vec<Vec<f64>> = vec![sample.iter().map(|&x| x.into()).collect()];
         let mut stats = self.graph.stats().iter().map(|&x| f64::from(x));
+        let mut constants = self.graph.constants().iter().map(|&x| f64::from(x));
         for node in self.graph.nodes() {
             let inputs: Vec<&Vec<f64>> = node.inputs.iter().map(|value| &values[value.index()]).collect();
-            let output = self.node(node, &inputs, &mut stats);
+            let output = self.node(node, &inputs, &mut stats, &mut constants);
             values.push(output);
         }
         values.swap_remove(self.graph.output().value.index())
     }
 
-    fn node(&self, node: &Node, inputs: &[&Vec<f64>], stats: &mut impl Iterator<Item = f64>) -> Vec<f64> {
+    fn node(
+        &self,
+        node: &Node,
+        inputs: &[&Vec<f64>],
+        stats: &mut impl Iterator<Item = f64>,
+        constants: &mut impl Iterator<Item = f64>,
+    ) -> Vec<f64> {
         let x = inputs[0];
         let read = self.sizes(&self.graph.shape(node.inputs[0]).dims);
         let written = self.sizes(&node.shape.dims);
@@ -61,7 +68,49 @@ impl Model<'_> {
                 let bias = bias.map_or_else(|| vec![0.0; 6 * units], |bias| self.param(bias));
                 gru(&self.param(weight), &self.param(recurrent), &bias, x, read[1], units, reset_after)
             }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let rows = kind.gates() as usize * written[1];
+                let bias = bias.map_or_else(|| vec![0.0; 2 * rows], |bias| self.param(bias));
+                recur(kind, &self.param(weight), &self.param(recurrent), &bias, x, read[1], written[1])
+            }
             Op::Last => x[x.len() - read[1]..].to_vec(),
+            Op::GlobalMaxPool => x.chunks(inner(read[0])).map(largest).collect(),
+            Op::StepPool { kind } => {
+                let columns = (0..read[1]).map(|at| x.iter().skip(at).step_by(read[1]).copied());
+                let columns = columns.map(|column| column.collect::<Vec<_>>());
+                let mean = |column: &Vec<f64>| column.iter().sum::<f64>() / column.len() as f64;
+                columns
+                    .map(|column| if kind == PoolKind::Max { largest(&column) } else { mean(&column) })
+                    .collect()
+            }
+            Op::Concat { .. } | Op::Part { .. } | Op::Pad { .. } | Op::Transpose { .. } => {
+                self.arranged(node, inputs, &read, &written)
+            }
+            Op::Mul => {
+                let each = x.len() / inputs[1].len();
+                x.iter().enumerate().map(|(at, x)| x * inputs[1][at / each]).collect()
+            }
+            Op::PRelu { slope, axes } => {
+                let slopes = spread(&self.param(slope), axes, &written);
+                x.iter().zip(slopes).map(|(&x, slope)| x.max(0.0) + slope * x.min(0.0)).collect()
+            }
+            Op::Arithmetic { kind, with } => {
+                let numbers = match with {
+                    Constant::One(number) => vec![number.into(); x.len()],
+                    Constant::Each(axes) => {
+                        let Spread { channels, .. } = axes.spread(&narrow(&written));
+                        let own: Vec<f64> = constants.take(channels as usize).collect();
+                        spread(&own, Some(axes), &written)
+                    }
+                };
+                let one = |(x, c): (&f64, f64)| match kind {
+                    ArithmeticKind::Add => x + c,
+                    ArithmeticKind::Sub => x - c,
+                    ArithmeticKind::Mul => x * c,
+                    ArithmeticKind::Div => x / c,
+                };
+                x.iter().zip(numbers).map(one).collect()
+            }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
                 let (scale, bias) = (self.param(scale), self.param(bias));
@@ -91,6 +140,43 @@ impl Model<'_> {
         }
     }
 
+    /// Every number of the output, by its index on every axis.
+    fn arranged(&self, node: &Node, inputs: &[&Vec<f64>], read: &[usize], written: &[usize]) -> Vec<f64> {
+        let one = |flat: usize| {
+            let mut at = index(flat, written);
+            match node.op {
+                Op::Concat { axis } => {
+                    let (axis, first) = (usize::from(axis), read[usize::from(axis)]);
+                    if at[axis] < first {
+                        return inputs[0][flat_index(&at, read)];
+                    }
+                    at[axis] -= first;
+                    inputs[1][flat_index(&at, &self.sizes(&self.graph.shape(node.inputs[1]).dims))]
+                }
+                Op::Part { axis, before } => {
+                    at[usize::from(axis)] += before.size(self.graph.full());
+                    inputs[0][flat_index(&at, read)]
+                }
+                Op::Pad { axis, before, .. } => {
+                    let axis = usize::from(axis);
+                    match at[axis].checked_sub(before as usize).filter(|&at| at < read[axis]) {
+                        Some(inside) => {
+                            at[axis] = inside;
+                            inputs[0][flat_index(&at, read)]
+                        }
+                        None => 0.0,
+                    }
+                }
+                Op::Transpose { kept, moved } => {
+                    at[usize::from(kept)..].rotate_right(moved.into());
+                    inputs[0][flat_index(&at, read)]
+                }
+                _ => unreachable!("moves no numbers"),
+            }
+        };
+        (0..written.iter().product()).map(one).collect()
+    }
+
     fn sizes(&self, dims: &[common::Dim]) -> Vec<usize> {
         dims.iter().map(|dim| dim.size(self.graph.full())).collect()
     }
@@ -99,6 +185,17 @@ impl Model<'_> {
         let len = self.graph.param_shapes()[id.index()].len(self.graph.full());
         self.parameters[self.offsets[id.index()]..][..len].iter().map(|&x| x.into()).collect()
     }
+}
+
+fn narrow(sizes: &[usize]) -> Vec<u32> {
+    sizes.iter().map(|&size| size as u32).collect()
+}
+
+/// One of `numbers` for each number of a value; by default there is only one.
+fn spread(numbers: &[f64], axes: Option<Axes>, sizes: &[usize]) -> Vec<f64> {
+    let len: usize = sizes.iter().product();
+    let inner = axes.map_or(len, |axes| axes.spread(&narrow(sizes)).inner as usize);
+    (0..len).map(|at| numbers[at / inner % numbers.len()]).collect()
 }
 
 fn affine(w: &[f64], b: Option<&[f64]>, x: &[f64]) -> Vec<f64> {
@@ -146,6 +243,22 @@ fn erf(x: f64) -> f64 {
     };
     let sum: f64 = (0..=PANELS).map(|i| weight(i) * (-(i as f64 * h).powi(2)).exp()).sum();
     sum * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn largest(numbers: impl AsRef<[f64]>) -> f64 {
+    numbers.as_ref().iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn index(mut flat: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (at, size) in index.iter_mut().zip(sizes).rev() {
+        (*at, flat) = (flat % size, flat / size);
+    }
+    index
+}
+
+fn flat_index(index: &[usize], sizes: &[usize]) -> usize {
+    index.iter().zip(sizes).fold(0, |flat, (at, size)| flat * size + at)
 }
 
 fn normal(row: &[f64], epsilon: f32) -> Vec<f64> {
@@ -247,6 +360,38 @@ fn gru(w: &[f64], r: &[f64], b: &[f64], x: &[f64], inputs: usize, units: usize, 
             })
             .collect();
         h = (0..units).map(|u| (1.0 - z[u]) * new[u] + z[u] * h[u]).collect();
+        states.extend(&h);
+    }
+    states
+}
+
+/// LSTM and plain layers, as ONNX's documentation has them.
+fn recur(
+    kind: RecurrentKind,
+    w: &[f64],
+    r: &[f64],
+    b: &[f64],
+    x: &[f64],
+    inputs: usize,
+    units: usize,
+) -> Vec<f64> {
+    let (wb, rb) = b.split_at(b.len() / 2);
+    let (mut h, mut c) = (vec![0.0; units], vec![0.0; units]);
+    let mut states = Vec::new();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    for x in x.chunks(inputs) {
+        let (from_x, from_h) = (affine(w, Some(wb), x), affine(r, Some(rb), &h));
+        let sums: Vec<f64> = from_x.iter().zip(&from_h).map(|(x, h)| x + h).collect();
+        for u in 0..units {
+            let gate = |number: usize| sums[number * units + u];
+            h[u] = match kind {
+                RecurrentKind::Tanh => gate(0).tanh(),
+                RecurrentKind::Lstm => {
+                    c[u] = sigmoid(gate(2)) * c[u] + sigmoid(gate(0)) * gate(3).tanh();
+                    sigmoid(gate(1)) * f64::tanh(c[u])
+                }
+            };
+        }
         states.extend(&h);
     }
     states

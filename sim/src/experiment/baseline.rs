@@ -193,7 +193,7 @@ pub fn alone(
     let mut all = Vec::new();
     for (number, placed) in (0..).zip(&arranged.devices) {
         let mut weights = Vec::new();
-        model.regions.gather(placed.tier, &initial, &mut weights);
+        model.gather(placed.tier, &initial, &mut weights);
         let brief = Brief { epochs, ..brief(base, lr, derive(arranged.seed, number)) };
         let plan = &model.plans[placed.tier.index()];
         if base.alone.as_ref().is_some_and(|alone| alone.flat) {

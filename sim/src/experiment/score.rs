@@ -56,7 +56,7 @@ impl ShardScore {
 pub fn slices(model: &TieredModel, parameters: &[f32]) -> Vec<TierWeights> {
     let slice = |tier: Tier| {
         let mut values = Vec::new();
-        model.regions.gather(tier, parameters, &mut values);
+        model.gather(tier, parameters, &mut values);
         TierWeights { tier, values: values.into() }
     };
     (0..model.plans.len()).filter_map(Tier::new).map(slice).collect()

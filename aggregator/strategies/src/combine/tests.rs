@@ -63,6 +63,42 @@ fn tiers_that_are_not_nested_meet_where_they_overlap() {
     assert_eq!(reaching, [(1, 0.25), (2, 1.0), (1, 0.75)]);
 }
 
+/// `a` with 4 units and `b` with 2 are joined for `c`; the narrow tier keeps half of each.
+#[test]
+fn updates_of_joined_branches_reach_their_own_parameters() {
+    use models::graph::{Builder, Param, ValueId};
+    let mut builder = Builder::new("m", "x", &[2]).unwrap();
+    let dense = |builder: &mut Builder, name: &str, input, inputs, units| {
+        let [weight, bias] = ["w", "b"].map(|kind| Param::plain(format!("{name}.{kind}")));
+        builder.dense(name, input, inputs, units, weight, Some(bias)).unwrap()
+    };
+    let a = dense(&mut builder, "a", ValueId::INPUT, 2, 4);
+    let b = dense(&mut builder, "b", ValueId::INPUT, 2, 2);
+    let both = builder.concat("both", a, b, 0).unwrap();
+    let logits = dense(&mut builder, "c", both, 6, 3);
+    let graph = builder.finish("y", logits, None).unwrap();
+    let masks = [1.0, 0.5].map(|rate| graph.full().at_rate(rate).unwrap());
+    let map = RegionMap::new(graph.layout(), &masks);
+    let updates: Vec<Vec<f32>> = [(0, 3.0), (1, 1.0)].map(|(at, x)| vec![x; map.slice_len(tier(at))]).into();
+    assert_eq!([updates[0].len(), updates[1].len()], [39, 4 + 2 + 2 + 1 + 9 + 3]);
+    let cohort = cohort(&map, &[("wide", 0, 1, &updates[0]), ("narrow", 1, 1, &updates[1])]);
+    let mut theta = [0.0f32; 39];
+    combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap();
+    let (wide, shared) = (3.0, 2.0);
+    let of = |width: usize, held: &[usize]| {
+        (0..width).map(|at| if held.contains(&at) { shared } else { wide }).collect::<Vec<f32>>()
+    };
+    let expected = [
+        of(8, &[0, 1, 2, 3]),
+        of(4, &[0, 1]),
+        of(4, &[0, 1]),
+        of(2, &[0]),
+        of(6, &[0, 1, 4]).repeat(3),
+        of(3, &[0, 1, 2]),
+    ];
+    assert_eq!(theta.to_vec(), expected.concat());
+}
+
 #[test]
 fn overflow_of_the_model_keeps_it() {
     let map = map();

@@ -228,12 +228,18 @@ fn tier_entry<E>(
 }
 
 /// Every tensor of the flat vector: a dimension is `blocks x width of a hidden axis x inner` indices, of
-/// which a tier keeps the first widths in every block.
+/// which a tier keeps the first widths in every block. A concatenation has `parts`, each with an axis of its own.
 fn tensors(model: &TieredModel) -> Value {
     let graph = &model.graph;
     let offsets = graph.offsets(graph.full());
     let tensor = |((param, shape), offset): ((&models::graph::Param, &common::TensorShape), usize)| {
-        let dim = |dim: &common::Dim| json!({ "blocks": dim.blocks, "axis": dim.axis.map(|axis| axis.0), "inner": dim.inner });
+        let part = |part: &common::Part| json!({ "axis": part.axis.map(|axis| axis.0), "inner": part.inner });
+        let dim = |dim: &common::Dim| match dim.parts() {
+            [one] => {
+                json!({ "blocks": dim.blocks(), "axis": one.axis.map(|axis| axis.0), "inner": one.inner })
+            }
+            parts => json!({ "blocks": dim.blocks(), "parts": parts.iter().map(part).collect::<Vec<_>>() }),
+        };
         let sizes: Vec<usize> = shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         json!({
             "name": param.name,

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use common::{
     brief::SelfRegular,
-    plan::{Loss, Node, Pass, Plan},
+    plan::{Loss, Node, Pass, Plan, PlanError},
 };
 
 use super::{
@@ -264,6 +264,16 @@ fn outputs(plan: Plan<'_>, rows: usize) -> usize {
 
 fn input(node: &Node, at: u32, rows: usize) -> Range<usize> {
     span(at, rows.saturating_mul(node.op.sizes().0 as usize))
+}
+
+/// The place of the second operand; an error if there is none.
+fn second_operand(node: &Node, rows: usize) -> Result<Range<usize>, TrainError> {
+    let operand = node.second.ok_or(PlanError::Inconsistent)?;
+    Ok(second(node, operand.at, rows))
+}
+
+fn second(node: &Node, at: u32, rows: usize) -> Range<usize> {
+    span(at, rows.saturating_mul(node.op.second().unwrap_or(0) as usize))
 }
 
 fn output(node: &Node, at: u32, rows: usize) -> Range<usize> {

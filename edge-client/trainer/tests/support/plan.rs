@@ -3,8 +3,9 @@
 
 use common::{
     plan::{
-        Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan, PlanInfo, Pool,
-        PoolKind, Segments, Window,
+        Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
+        Node, Norm, Op, Operand, PRelu, Plan, PlanInfo, Pool, PoolKind, Recurrent, RecurrentKind, Segments,
+        Spread, Window,
     },
     rng::Rng,
 };
@@ -121,6 +122,13 @@ impl Builder {
         self.push(Op::Gru(Gru { steps, inputs, units, reset_after, weight, recurrent, bias }), x, None)
     }
 
+    pub fn recurrent(&mut self, x: Value, steps: u32, units: u32, kind: RecurrentKind) -> Value {
+        let (inputs, rows) = (self.len(x) / steps, kind.gates() * units);
+        let (weight, recurrent) = (self.take(rows * inputs), self.take(rows * units));
+        let bias = self.take_bias(2 * rows);
+        self.push(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight, recurrent, bias }), x, None)
+    }
+
     pub fn dropout(&mut self, x: Value, rate: f32, salt: u32) -> Value {
         self.push(Op::Dropout { len: self.len(x), rate, salt }, x, None)
     }
@@ -144,8 +152,33 @@ impl Builder {
         self.push(Op::Scale { len: self.len(x), factor }, x, None)
     }
 
+    pub fn prelu(&mut self, x: Value, channels: u32) -> Value {
+        let (len, slope) = (self.len(x), self.take(channels));
+        let spread = Spread { len, channels, inner: len / channels };
+        self.push(Op::PRelu(PRelu { spread, slope }), x, None)
+    }
+
+    pub fn arithmetic(&mut self, x: Value, kind: ArithmeticKind, number: f32) -> Value {
+        let (len, with) = (self.len(x), Constant::One(number));
+        self.push(Op::Arithmetic(Arithmetic { kind, len, with }), x, None)
+    }
+
     pub fn last(&mut self, x: Value, steps: u32) -> Value {
         self.push(Op::Last { steps, width: self.len(x) / steps }, x, None)
+    }
+
+    pub fn arrange(&mut self, x: Value, op: Arrange) -> Value {
+        self.push(Op::Arrange(op), x, None)
+    }
+
+    pub fn concat(&mut self, x: Value, second: Value, rows: u32) -> Value {
+        let (a, b) = (self.len(x) / rows, self.len(second) / rows);
+        self.push(Op::Arrange(Arrange::Concat { rows, first: a, second: b }), x, Some(second))
+    }
+
+    pub fn gate(&mut self, x: Value, second: Value) -> Value {
+        let channels = self.len(second);
+        self.push(Op::Gate(Gate { channels, inner: self.len(x) / channels }), x, Some(second))
     }
 
     /// The last value becomes the outputs.
@@ -176,7 +209,8 @@ impl Builder {
         for (number, (op, x, _)) in self.nodes.iter().enumerate() {
             let producer_is_done =
                 x.0.checked_sub(1).is_some_and(|producer| !self.nodes[producer].0.backward_reads_output());
-            let over = options.in_place && op.may_work_in_place() && readers(x.0) == 1 && producer_is_done;
+            let free = op.may_work_in_place() && !op.backward_reads_input();
+            let over = options.in_place && free && readers(x.0) == 1 && producer_is_done;
             let (len, last) = (op.sizes().1, number + 1 == self.nodes.len());
             at.push(if over { at[x.0] } else { take(len) });
             let own = if over { grad[x.0] } else { None };
@@ -256,7 +290,9 @@ impl TestPlan {
                     let fan_in = f64::from(conv.inputs / conv.groups) * conv.window.kernel_area() as f64;
                     (2.0 / fan_in).sqrt()
                 }
-                Op::Gru(gru) => (1.0 / f64::from(gru.units)).sqrt(),
+                Op::Gru(Gru { units, .. }) | Op::Recurrent(Recurrent { units, .. }) => {
+                    (1.0 / f64::from(units)).sqrt()
+                }
                 _ => 1.0,
             };
             for (part, (at, len)) in node.op.parameters().into_iter().flatten().enumerate() {
@@ -264,7 +300,7 @@ impl TestPlan {
                     let value = rng.normal();
                     *place = number(match (node.op, part) {
                         (Op::Norm(_) | Op::BatchNorm { .. }, 0) => 1.0 + 0.1 * value,
-                        (Op::Gru(_), 1) => scale * value,
+                        (Op::Gru(_) | Op::Recurrent(_), 1) => scale * value,
                         (_, 0) => scale * value,
                         _ => 0.1 * value,
                     });

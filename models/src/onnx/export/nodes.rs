@@ -4,17 +4,19 @@
 //! |---|---|
 //! | Dense on `[n]` | Gemm with `transB = 1` |
 //! | Dense on `[.., n]` | Transpose of the weights, MatMul, Add |
-//! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
+//! | Gru, Recurrent | Transpose to `[steps, N, ..]`, GRU or LSTM or RNN, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
+//! | Part | Slice |
+//! | StepPool | ReduceMean or ReduceMax |
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::PoolKind;
+use common::plan::{ArithmeticKind, PoolKind, RecurrentKind};
 
 use super::{Names, shape_sizes};
 use crate::{
-    graph::{Graph, Groups, Kernel, Node, Op, ParamId},
+    graph::{Constant, Graph, Groups, Kernel, Node, Op, ParamId},
     onnx::{
         proto::{AttributeProto, NodeProto, TensorProto, attribute_type, data_type},
         tensor::float_tensor,
@@ -30,6 +32,8 @@ pub struct Writer<'a> {
     pub constants: Vec<TensorProto>,
     /// Statistics that are not written yet.
     pub stats: &'a [f32],
+    /// Constants of the Graph that are not written yet.
+    pub numbers: &'a [f32],
 }
 
 impl Writer<'_> {
@@ -92,8 +96,16 @@ impl Writer<'_> {
             }
             Op::Gru { weight, recurrent, bias, reset_after } => {
                 let params = [Some(weight), Some(recurrent), bias];
-                let params = params.into_iter().flatten().map(|id| self.param(id)).collect();
-                self.gru(node, input, params, reset_after, output);
+                let attributes = vec![integer("linear_before_reset", reset_after.into())];
+                self.recurrent(node, "GRU", input, params, output, attributes);
+            }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let params = [Some(weight), Some(recurrent), bias];
+                let op = match kind {
+                    RecurrentKind::Lstm => "LSTM",
+                    RecurrentKind::Tanh => "RNN",
+                };
+                self.recurrent(node, op, input, params, output, vec![]);
             }
             Op::Dropout { rate } => {
                 let ratio = format!("{output}.ratio");
@@ -131,10 +143,85 @@ impl Writer<'_> {
                 self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
                 self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
             }
+            Op::PRelu { slope, .. } => {
+                let slope = self.param(slope);
+                self.push(name, "PRelu", vec![input, slope], output, vec![]);
+            }
+            Op::Arithmetic { kind, with } => self.arithmetic(node, kind, with, input, output),
+            Op::Concat { axis } => {
+                self.push(name, "Concat", values, output, vec![integer("axis", i64::from(axis) + 1)]);
+            }
+            Op::Part { axis, before } => {
+                let start = before.size(self.graph.full()) as i64;
+                let len = shape_sizes(self.graph, &node.shape)[usize::from(axis)] as i64;
+                let starts = self.integers(&output, "starts", &[start]);
+                let ends = self.integers(&output, "ends", &[start + len]);
+                let axes = self.integers(&output, "axes", &[i64::from(axis) + 1]);
+                self.push(name, "Slice", vec![input, starts, ends, axes], output, vec![]);
+            }
+            Op::Pad { axis, before, after } => {
+                // All axes before, then all axes after; the batch is the first.
+                let rank = node.shape.dims.len() + 1;
+                let mut pads = vec![0; 2 * rank];
+                pads[usize::from(axis) + 1] = before.into();
+                pads[rank + usize::from(axis) + 1] = after.into();
+                let pads = self.integers(&output, "pads", &pads);
+                self.push(name, "Pad", vec![input, pads], output, vec![]);
+            }
+            Op::Transpose { kept, moved } => {
+                let mut order: Vec<i64> = (0..=node.shape.dims.len() as i64).collect();
+                order[usize::from(kept) + 1..].rotate_left(moved.into());
+                self.push(name, "Transpose", vec![input], output, vec![list("perm", &order)]);
+            }
+            Op::GlobalMaxPool => self.push(name, "GlobalMaxPool", vec![input], output, vec![]),
+            Op::StepPool { kind } => {
+                let op = if kind == PoolKind::Max { "ReduceMax" } else { "ReduceMean" };
+                let attributes = vec![list("axes", &[1]), integer("keepdims", 0)];
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::Mul => self.push(name, "Mul", values, output, vec![]),
         }
     }
 
-    fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
+    fn arithmetic(
+        &mut self,
+        node: &Node,
+        kind: ArithmeticKind,
+        with: Constant,
+        input: String,
+        output: String,
+    ) {
+        let op = match kind {
+            ArithmeticKind::Add => "Add",
+            ArithmeticKind::Sub => "Sub",
+            ArithmeticKind::Mul => "Mul",
+            ArithmeticKind::Div => "Div",
+        };
+        let constant = match with {
+            Constant::One(number) => self.number(&output, "constant", number),
+            Constant::Each(axes) => {
+                let sizes = shape_sizes(self.graph, &node.shape);
+                let (first, after) = (usize::from(axes.first), axes.after(sizes.len()));
+                let covered = &sizes[first..sizes.len() - after];
+                let (these, rest) = self.numbers.split_at(covered.iter().product());
+                self.numbers = rest;
+                let name = format!("{output}.constants");
+                self.constants.push(float_tensor(&name, &[covered, &vec![1; after]].concat(), these));
+                name
+            }
+        };
+        self.push(&node.name, op, vec![input, constant], output, vec![]);
+    }
+
+    fn recurrent(
+        &mut self,
+        node: &Node,
+        op: &str,
+        input: String,
+        params: [Option<ParamId>; 3],
+        output: String,
+        mut attributes: Vec<AttributeProto>,
+    ) {
         let name = &node.name;
         // `[steps][units]`.
         let units = shape_sizes(self.graph, &node.shape)[1];
@@ -142,10 +229,10 @@ impl Writer<'_> {
             ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
         self.push(&format!("{name}/before"), "Transpose", vec![input], steps_first.clone(), turn());
-        let attributes =
-            vec![integer("hidden_size", units as i64), integer("linear_before_reset", after.into())];
+        attributes.insert(0, integer("hidden_size", units as i64));
+        let params = params.into_iter().flatten().map(|id| self.param(id));
         let inputs = std::iter::once(steps_first).chain(params).collect();
-        self.push(name, "GRU", inputs, states.clone(), attributes);
+        self.push(name, op, inputs, states.clone(), attributes);
         let axes = self.integers(&output, "axes", &[1]);
         self.push(&format!("{name}/squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
         self.push(&format!("{name}/after"), "Transpose", vec![squeezed], output, turn());
@@ -218,7 +305,7 @@ pub fn float(name: &str, value: f32) -> AttributeProto {
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }
 
-fn list(name: &str, values: &[i64]) -> AttributeProto {
+pub fn list(name: &str, values: &[i64]) -> AttributeProto {
     let (name, ints) = (name.to_owned(), values.to_vec());
     AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
 }
@@ -231,7 +318,7 @@ fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {
     vec![list("kernel_shape", &two(window.size)), list("strides", &two(window.stride)), list("pads", &pads)]
 }
 
-fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
+pub fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),
         dims: dims.iter().map(|&size| size as i64).collect(),

@@ -1,6 +1,6 @@
 //! Matrix products with constant weights.
 
-use super::{Importer, float, integer, problem};
+use super::{Importer, bias::BiasAxis, float, integer, problem};
 use crate::{
     graph::{DimPart, Extent, FileLayout, Param},
     onnx::{
@@ -70,7 +70,10 @@ impl<'a> Importer<'a> {
             }
             None => None,
         };
-        let Some((bias, add)) = bias else { return self.dense(node, view, matrix, None) };
+        let Some((bias, add)) = bias else {
+            let bias = self.late_bias(node, matrix.outputs, BiasAxis::Last)?;
+            return self.dense(node, view, matrix, bias);
+        };
         let view = self.dense(node, view, matrix, Some(bias))?;
         if let Some(sum) = add.output.first() {
             self.taken.insert(sum);
@@ -90,7 +93,9 @@ impl<'a> Importer<'a> {
         let Matrix { name, inputs, outputs, outputs_first, data, factor } = matrix;
         let (view, stored) = if view.axes == [ViewAxis::Batch, ViewAxis::ChannelLast] {
             // The columns of the weights are reordered instead of the image.
-            let columns = [Extent::Inner, Extent::Outer].map(|extent| DimPart { dim: 1, extent }).to_vec();
+            let pixels = self.builder.sizes(view.value).iter().skip(1).product::<usize>() as u32;
+            let columns = [Extent::Pixels { pixels }, Extent::Channels { pixels }];
+            let columns = columns.map(|extent| DimPart { dim: 1, extent }).to_vec();
             let rows = vec![DimPart::whole(0)];
             let stored = if outputs_first { vec![rows, columns] } else { vec![columns, rows] };
             let value = self.builder.flatten(&format!("{}.flatten", title(node)), view.value);
@@ -127,7 +132,7 @@ impl<'a> Importer<'a> {
         Ok(Matrix { name: name.clone(), inputs, outputs, outputs_first, data, factor: 1.0 })
     }
 
-    fn is_output(&self, name: &str) -> bool {
+    pub(super) fn is_output(&self, name: &str) -> bool {
         self.source.graph.output.iter().any(|output| output.name == name)
     }
 }

@@ -37,6 +37,13 @@ impl<'a> Importer<'a> {
             Some(turned @ OnnxValue::Turned(_)) if op == "Identity" => return Ok(Some(turned.clone())),
             _ => {}
         }
+        if let Some(value) = self.pads_of_pairs(node)? {
+            return Ok(Some(value));
+        }
+        // A part of a sample may have computed ends.
+        if matches!(op, "Slice" | "Gather") && matches!(self.values.get(first), Some(OnnxValue::Tensor(_))) {
+            return Ok(None);
+        }
         let computed = |name: &String| matches!(self.values.get(name.as_str()), Some(OnnxValue::Sizes(_)));
         let constant = |name: &String| matches!(self.source.constants.integers(name), Some(Ok(_)));
         let on_sizes =
@@ -77,6 +84,30 @@ impl<'a> Importer<'a> {
             _ => self.arithmetic(node, &operand(0)?, &operand(1)?)?,
         };
         Ok(Some(OnnxValue::Sizes(sizes)))
+    }
+
+    /// PyTorch's older exporter lists pads as pairs, the last axis first: Reshape to `[-1, 2]`, Slice with step -1, Transpose,
+    /// Reshape to `[-1]`.
+    fn pads_of_pairs(&self, node: &NodeProto) -> Result<Option<OnnxValue>, ImportError> {
+        let operand = |place: usize| node.input.get(place).map_or("", String::as_str);
+        Ok(match (node.op_type.as_str(), self.values.get(operand(0))) {
+            ("Reshape", Some(OnnxValue::Sizes(sizes))) => match self.fixed_of(node, operand(1))?[..] {
+                [-1] => Some(OnnxValue::Sizes(sizes.clone())),
+                [-1, 2] if sizes.len().is_multiple_of(2) => {
+                    let pairs = sizes.chunks_exact(2).filter_map(|pair| pair.try_into().ok());
+                    Some(OnnxValue::Pairs(pairs.collect()))
+                }
+                _ => None,
+            },
+            ("Slice", Some(OnnxValue::Pairs(pairs))) if self.fixed_of(node, operand(4))? == [-1] => {
+                Some(OnnxValue::Pairs(pairs.iter().rev().copied().collect()))
+            }
+            ("Transpose", Some(OnnxValue::Pairs(pairs))) => {
+                let [first, second] = [0, 1].map(|side| pairs.iter().map(move |pair| pair[side]));
+                Some(OnnxValue::Sizes(first.chain(second).collect()))
+            }
+            _ => None,
+        })
     }
 
     /// Known integers; the batch size is a symbol.

@@ -2,7 +2,7 @@
 
 use common::plan::PoolKind;
 
-use super::{Importer, integer, integers, problem, text};
+use super::{Importer, bias::BiasAxis, integer, integers, problem, text};
 use crate::{
     graph::{Kernel, Param},
     onnx::{
@@ -14,19 +14,19 @@ use crate::{
 
 impl<'a> Importer<'a> {
     pub(super) fn conv(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        let groups = integer(node, "group").unwrap_or(1);
         let view = self.image(node)?;
-        let (name, weights) = self.weight(node, 1)?;
         let sizes = self.builder.sizes(view.value);
+        let (name, weights) = self.weight(node, 1)?;
         let [outputs, taps, kernel @ ..] = &weights.dims[..] else {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
         };
-        let groups = integer(node, "group").unwrap_or(1);
         let inputs = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(*taps));
         if kernel.len() + 1 != sizes.len() || inputs.as_ref() != sizes.first() {
             let text = format!("a kernel of shape {:?} does not fit an input of {sizes:?}", weights.dims);
             return Err(problem(node, text));
         }
-        let window = window(node, kernel, &sizes[1..])?;
+        let window = self.window(node, kernel, &sizes[1..])?;
         let outputs = u32::try_from(*outputs).unwrap_or(u32::MAX);
         self.weights.insert(name.clone(), weights.data);
         let bias = match node.input.get(2).filter(|name| !name.is_empty()) {
@@ -41,7 +41,7 @@ impl<'a> Importer<'a> {
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
             }
-            None => None,
+            None => self.late_bias(node, outputs as usize, BiasAxis::First)?,
         };
         let (title, weight, groups) = (title(node), Param::plain(name), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
@@ -55,11 +55,12 @@ impl<'a> Importer<'a> {
             integers(node, "kernel_shape").and_then(|k| k.iter().map(|&k| usize::try_from(k).ok()).collect());
         let kernel = kernel.filter(|kernel| kernel.len() + 1 == sizes.len());
         let kernel = kernel.ok_or_else(|| problem(node, "needs one kernel size per axis of the image"))?;
-        let window = window(node, &kernel, &sizes[1..])?;
+        let window = self.window(node, &kernel, &sizes[1..])?;
+        let merged = self.padded.contains_key(node.input.first().map_or("", String::as_str));
         let padded = window.pad != [0; 4];
         let kind = match (node.op_type.as_str(), integer(node, "count_include_pad").unwrap_or(0)) {
             ("MaxPool", _) => PoolKind::Max,
-            (_, 0) => PoolKind::Average,
+            (_, 0) if !merged => PoolKind::Average,
             _ if padded => PoolKind::AveragePadded,
             _ => PoolKind::Average,
         };
@@ -72,15 +73,15 @@ impl<'a> Importer<'a> {
 
     pub(super) fn global_pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.image(node)?;
-        let value = self.builder.global_pool(&title(node), view.value)?;
+        let value = match node.op_type.as_str() {
+            "GlobalMaxPool" => self.builder.global_max_pool(&title(node), view.value)?,
+            _ => self.builder.global_pool(&title(node), view.value)?,
+        };
         Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    /// The mean over all pixels, for any order of axes in the file.
-    pub(super) fn reduce_mean(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        if let Some(view) = self.spelled_layer_norm(node)? {
-            return Ok(view);
-        }
+    /// The mean or maximum over all pixels or all steps, for any order of axes in the file.
+    pub(super) fn reduce(&mut self, node: &'a NodeProto, kind: PoolKind) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let axes = self.axes_operand(node)?;
         let rank = self.builder.shape(view.value).dims.len();
@@ -89,35 +90,59 @@ impl<'a> Importer<'a> {
             match view.axes.get(axis) {
                 Some(ViewAxis::Dim(dim)) => dims.push(*dim),
                 Some(ViewAxis::One) => {}
-                _ => return Err(problem(node, "takes a mean over samples")),
+                _ => return Err(problem(node, "reduces over samples")),
             }
         }
         dims.sort_unstable();
-        let pixels = rank > 1 && dims == (1..rank).collect::<Vec<_>>();
-        if !pixels || rank > 3 {
-            return Err(problem(node, "only the mean over all pixels of an image is supported"));
-        }
-        let value = self.builder.global_pool(&title(node), view.value)?;
         let keep = integer(node, "keepdims").unwrap_or(1) != 0;
-        if keep {
-            return Ok(self.named(node, TensorView { value, ..view }));
+        let name = title(node);
+        if matches!(rank, 2 | 3) && dims == (1..rank).collect::<Vec<_>>() {
+            let value = match kind {
+                PoolKind::Max => self.builder.global_max_pool(&name, view.value)?,
+                PoolKind::Average | PoolKind::AveragePadded => self.builder.global_pool(&name, view.value)?,
+            };
+            if keep {
+                return Ok(self.named(node, TensorView { value, ..view }));
+            }
+            let value = self.builder.flatten(&format!("{name}.flatten"), value);
+            let axes = without(&view, &axes);
+            return Ok(self.named(node, TensorView { value, axes }));
         }
-        let value = self.builder.flatten(&format!("{}.flatten", title(node)), value);
-        let left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
-        let axes = left.map(|(_, axis)| axis.clone()).collect();
-        Ok(self.named(node, TensorView { value, axes }))
+        if rank == 2 && dims == [0] {
+            let value = self.builder.step_pool(&name, view.value, kind)?;
+            let axes = view.axes.iter().map(|axis| match axis {
+                ViewAxis::Dim(0) => ViewAxis::One,
+                ViewAxis::Dim(_) => ViewAxis::Dim(0),
+                other => other.clone(),
+            });
+            let kept = TensorView { value, axes: axes.collect() };
+            let places: Vec<usize> = if keep { vec![] } else { self.axes_operand(node)? };
+            return Ok(self.named(node, TensorView { value, axes: without(&kept, &places) }));
+        }
+        Err(problem(node, "reduces something other than all pixels of an image or all steps of a sequence"))
     }
 
     /// `[N, channels, ...]` in the order of memory.
     fn image(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
-        self.plain(node, view).map_err(|error| match error {
-            ImportError::Node { problem: text, .. } => {
-                problem(node, format!("{text}; export with the channels first (tf2onnx: --inputs-as-nchw)"))
-            }
-            other => other,
-        })
+        self.plain(node, view)
     }
+
+    /// The window of a node, with the zeros that a Pad before it adds.
+    fn window(&self, node: &NodeProto, kernel: &[usize], image: &[usize]) -> Result<Kernel, ImportError> {
+        let mut window = window(node, kernel, image)?;
+        let padded = self.padded.get(node.input.first().map_or("", String::as_str));
+        for (pad, more) in window.pad.iter_mut().zip(padded.into_iter().flatten()) {
+            *pad = pad.saturating_add(*more);
+        }
+        Ok(window)
+    }
+}
+
+/// The axes of a view that are not in these places.
+fn without(view: &TensorView, places: &[usize]) -> Vec<ViewAxis> {
+    let left = view.axes.iter().enumerate().filter(|(place, _)| !places.contains(place));
+    left.map(|(_, axis)| axis.clone()).collect()
 }
 
 /// Size, stride and padding of a kernel.

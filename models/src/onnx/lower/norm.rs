@@ -12,6 +12,9 @@ use crate::{
 
 impl<'a> Importer<'a> {
     pub(super) fn batch_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        if integer(node, "training_mode").unwrap_or(0) != 0 {
+            return Err(problem(node, "was exported in training mode; call model.eval() before the export"));
+        }
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
         let epsilon = float(node, "epsilon").unwrap_or(1e-5);

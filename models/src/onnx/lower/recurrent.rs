@@ -1,91 +1,16 @@
-//! Sequences: tables of words, gated recurrent units, the last step.
+//! Sequences: tables of words and the last step. Recurrent layers are in [`super::cells`].
 
-use super::{Importer, float, integer, integers, problem, shape::place, text};
+use super::{Importer, integer, integers, problem, shape::place};
 use crate::{
     graph::{Param, ValueId},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{OnnxValue, TensorView, ViewAxis},
+        view::{SymbolicSize, TensorView, ViewAxis},
     },
 };
 
 impl<'a> Importer<'a> {
-    /// GRU of `[steps, N, inputs]` (layout 0) or `[N, steps, inputs]` (layout 1).
-    pub(super) fn gru(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        self.check_gru(node)?;
-        let view = self.input(node, 0)?;
-        let batch_first = integer(node, "layout").unwrap_or(0) == 1;
-        let (steps, width) = (ViewAxis::Dim(0), ViewAxis::Dim(1));
-        let expected = match batch_first {
-            true => vec![ViewAxis::Batch, steps.clone(), width.clone()],
-            false => vec![steps.clone(), ViewAxis::Batch, width.clone()],
-        };
-        if view.axes != expected {
-            return Err(problem(
-                node,
-                "does not read [steps, N, numbers]; check that the batch is the first axis of the model's input",
-            ));
-        }
-        let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
-        let inputs = self.builder.sizes(view.value)[1];
-        let size = units as usize;
-        let weight = self.gates(node, 1, &[3 * size, inputs])?;
-        let recurrent = self.gates(node, 2, &[3 * size, size])?;
-        let bias = match node.input.get(3).filter(|name| !name.is_empty()) {
-            Some(_) => Some(self.gates(node, 3, &[6 * size])?),
-            None => None,
-        };
-        let after = integer(node, "linear_before_reset").unwrap_or(0) != 0;
-        let value = self.builder.gru(&title(node), view.value, units, after, [weight, recurrent], bias)?;
-        if let Some(last) = node.output.get(1).filter(|name| !name.is_empty()) {
-            let value = self.builder.last(&format!("{}.last", title(node)), value)?;
-            let axes = match batch_first {
-                true => vec![ViewAxis::Batch, ViewAxis::One, ViewAxis::Dim(0)],
-                false => vec![ViewAxis::One, ViewAxis::Batch, ViewAxis::Dim(0)],
-            };
-            self.define(last, OnnxValue::Tensor(TensorView { value, axes }));
-        }
-        let axes = match batch_first {
-            true => vec![ViewAxis::Batch, steps, ViewAxis::One, width],
-            false => vec![steps, ViewAxis::One, ViewAxis::Batch, width],
-        };
-        Ok(self.named(node, TensorView { value, axes }))
-    }
-
-    fn check_gru(&self, node: &NodeProto) -> Result<(), ImportError> {
-        let direction = text(node, "direction").unwrap_or_else(|| "forward".to_owned());
-        if direction != "forward" {
-            return Err(problem(node, format!("runs {direction}; only forward is supported")));
-        }
-        if node.input.get(4).is_some_and(|name| !name.is_empty()) {
-            return Err(problem(node, "has sequences of different lengths, which is not supported"));
-        }
-        if float(node, "clip").is_some() || node.attribute.iter().any(|a| a.name.starts_with("activation")) {
-            return Err(problem(node, "has activations of its own; only the default ones are supported"));
-        }
-        match node.input.get(5).filter(|name| !name.is_empty()) {
-            Some(state) if self.uniform(state)? != Some(0.0) => {
-                Err(problem(node, "starts from another state than 0, which is not supported"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Parameters with an extra axis for the direction.
-    fn gates(&mut self, node: &NodeProto, place: usize, dims: &[usize]) -> Result<Param, ImportError> {
-        let (name, floats) = self.weight(node, place)?;
-        let expected: Vec<usize> = std::iter::once(1).chain(dims.iter().copied()).collect();
-        if floats.dims != expected {
-            return Err(problem(
-                node,
-                format!("'{name}' has shape {:?}; expected {expected:?}", floats.dims),
-            ));
-        }
-        self.weights.insert(name.clone(), floats.data);
-        Ok(Param::plain(name))
-    }
-
     /// A table of words, or one step of a sequence.
     pub(super) fn gather(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let table = node.input.first().map_or("", String::as_str);
@@ -97,12 +22,18 @@ impl<'a> Importer<'a> {
         let name = node.input.get(1).map_or("", String::as_str);
         let index = self.fixed_of(node, name)?;
         let (Some(axis), [index]) = (axis, &index[..]) else {
-            return Err(problem(node, "takes several parts of a value; only the last step is supported"));
+            return Err(problem(
+                node,
+                "takes several parts of a value; take them with Slice or Split instead",
+            ));
         };
         let vector = self.source.constants.rank(name) == Some(1);
         let view = match view.axes.get(axis) {
             Some(ViewAxis::One) if matches!(index, 0 | -1) => view,
-            _ => self.step(node, &view, axis, *index)?,
+            _ => {
+                let size = self.fixed_size(node, &view, axis)?;
+                self.step(node, view, axis, if *index < 0 { index + size } else { *index })?
+            }
         };
         let mut axes = view.axes.clone();
         if !vector {
@@ -122,12 +53,14 @@ impl<'a> Importer<'a> {
         };
         let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
         let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
-        let unsupported = || problem(node, "takes a part of a value; only the last step is supported");
+        let unsupported = || problem(node, "takes every other number, or a part of the batch");
         let mut view = view;
-        for (((&start, &end), &axis), &step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
+        for (number, (((&start, &end), &axis), &step)) in
+            starts.iter().zip(&ends).zip(&axes).zip(&steps).enumerate()
+        {
             let axis = place(axis, view.axes.len()).filter(|_| step == 1).ok_or_else(unsupported)?;
             let size = match view.axes.get(axis).map(|axis| self.size(&view, axis)) {
-                Some(crate::onnx::view::SymbolicSize::Fixed(size)) => size,
+                Some(SymbolicSize::Fixed(size)) => size,
                 _ if start == 0 && end >= i64::from(i32::MAX) => continue,
                 _ => return Err(unsupported()),
             };
@@ -136,29 +69,27 @@ impl<'a> Importer<'a> {
             if (from, to) == (0, size) {
                 continue;
             }
-            if (from, to) != (size - 1, size) {
-                return Err(unsupported());
-            }
-            view = self.step(node, &view, axis, from)?;
+            view = match self.is_last_step(&view, axis, from) {
+                true => self.step(node, view, axis, from)?,
+                false => {
+                    let name = if number == 0 { title(node) } else { format!("{}.{number}", title(node)) };
+                    self.part(node, &name, view, axis, (from, to))?
+                }
+            };
         }
         Ok(self.named(node, view))
     }
 
-    /// The last step, with an axis of size 1 in its place.
+    /// One step or index, with an axis of size 1 in its place.
     fn step(
         &mut self,
         node: &NodeProto,
-        view: &TensorView,
+        view: TensorView,
         axis: usize,
         index: i64,
     ) -> Result<TensorView, ImportError> {
-        let sizes = self.builder.sizes(view.value);
-        let last = index == -1 || Some(index) == sizes.first().map(|&steps| steps as i64 - 1);
-        if view.axes.get(axis) != Some(&ViewAxis::Dim(0)) || sizes.len() != 2 || !last {
-            return Err(problem(
-                node,
-                "takes a part of a value; only the last step of a sequence is supported",
-            ));
+        if !self.is_last_step(&view, axis, index) {
+            return self.index(node, view, axis, index);
         }
         let value = self.builder.last(&title(node), view.value)?;
         let axes = view.axes.iter().map(|axis| match axis {
@@ -167,6 +98,25 @@ impl<'a> Importer<'a> {
             other => other.clone(),
         });
         Ok(TensorView { value, axes: axes.collect() })
+    }
+
+    fn is_last_step(&self, view: &TensorView, axis: usize, index: i64) -> bool {
+        let sizes = self.builder.sizes(view.value);
+        let last = sizes.first().map(|&steps| steps as i64 - 1);
+        view.axes.get(axis) == Some(&ViewAxis::Dim(0)) && sizes.len() == 2 && Some(index) == last
+    }
+
+    /// The size of an axis, which must not be the batch.
+    pub(super) fn fixed_size(
+        &self,
+        node: &NodeProto,
+        view: &TensorView,
+        axis: usize,
+    ) -> Result<i64, ImportError> {
+        match view.axes.get(axis).map(|axis| self.size(view, axis)) {
+            Some(SymbolicSize::Fixed(size)) => Ok(size),
+            _ => Err(problem(node, "works on the batch, which would mix samples")),
+        }
     }
 
     fn embed(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {

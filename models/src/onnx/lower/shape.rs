@@ -1,11 +1,14 @@
-//! Nodes that only permute, add or merge axes. The numbers of a sample stay in place; a layer that needs another order in memory
-//! is refused.
+//! Nodes that only permute, add or merge axes. The numbers of a sample stay in place, until a layer needs another order in
+//! memory; then they are transposed.
 
 use super::{Importer, integer, integers, problem};
-use crate::onnx::{
-    import::{ImportError, title},
-    proto::NodeProto,
-    view::{SymbolicSize, TensorView, ViewAxis},
+use crate::{
+    graph::ValueId,
+    onnx::{
+        import::{ImportError, title},
+        proto::NodeProto,
+        view::{SymbolicSize, TensorView, ViewAxis},
+    },
 };
 
 impl<'a> Importer<'a> {
@@ -15,26 +18,54 @@ impl<'a> Importer<'a> {
         if view.is_plain(sizes.len()) {
             return Ok(view);
         }
-        let turned = || problem(node, "needs its input in another order than it has in memory");
-        let Some((ViewAxis::Batch, rest)) = view.axes.split_first() else { return Err(turned()) };
+        let Some((ViewAxis::Batch, rest)) = view.axes.split_first() else {
+            return Err(problem(node, "needs the batch as the first axis of its input"));
+        };
         let (mut target, mut order) = (Vec::new(), Vec::new());
         for axis in rest {
             match axis {
                 ViewAxis::One => target.push(1),
                 ViewAxis::Dim(dim) => {
-                    let size = sizes[*dim];
-                    target.push(size as u32);
-                    order.extend((size != 1).then_some(*dim));
+                    target.push(sizes[*dim] as u32);
+                    order.push(*dim);
                 }
-                ViewAxis::Batch | ViewAxis::ChannelLast => return Err(turned()),
+                ViewAxis::ChannelLast => {
+                    target.push(sizes.iter().product::<usize>() as u32);
+                    order.extend((1..sizes.len()).chain([0]));
+                }
+                ViewAxis::Batch => return Err(problem(node, "reads a value with two batches")),
             }
         }
-        if !order.is_sorted() {
-            return Err(turned());
-        }
-        let value = self.builder.reshape(&format!("{}.input", title(node)), view.value, &target)?;
+        let value = self.in_order(node, view.value, &order)?;
+        let value = self.builder.reshape(&format!("{}.input", title(node)), value, &target)?;
         let rank = self.builder.shape(value).dims.len();
         Ok(TensorView::plain(value, rank))
+    }
+
+    /// Transposes the axes of a sample. Axes of size 1 stay where they are if the others are in order.
+    fn in_order(
+        &mut self,
+        node: &NodeProto,
+        value: ValueId,
+        order: &[usize],
+    ) -> Result<ValueId, ImportError> {
+        let sizes = self.builder.sizes(value);
+        let wide: Vec<usize> = order.iter().copied().filter(|&dim| sizes[dim] != 1).collect();
+        if wide.is_sorted() {
+            return Ok(value);
+        }
+        let mut left: Vec<usize> = (0..sizes.len()).filter(|dim| wide.contains(dim)).collect();
+        let target: Vec<u32> = left.iter().map(|&dim| sizes[dim] as u32).collect();
+        let mut value = self.builder.reshape(&format!("{}.squeeze", title(node)), value, &target)?;
+        for (kept, wanted) in wide.iter().enumerate() {
+            let moved = left.iter().skip(kept).position(|dim| dim == wanted).unwrap_or(0);
+            if moved > 0 {
+                let name = format!("{}.transpose", title(node));
+                value = self.builder.transpose(&name, value, kept as u8, moved as u8)?;
+                left[kept..].rotate_left(moved);
+            }
+        }
+        Ok(value)
     }
 
     pub(super) fn flatten(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -52,16 +83,16 @@ impl<'a> Importer<'a> {
         let rank = self.builder.shape(view.value).dims.len();
         let channel_last: Vec<ViewAxis> =
             std::iter::once(ViewAxis::Batch).chain((1..rank).chain([0]).map(ViewAxis::Dim)).collect();
-        match self.plain(node, view.clone()) {
-            Ok(plain) => {
-                let value = self.builder.flatten(&title(node), plain.value);
-                Ok(self.named(node, TensorView::plain(value, 1)))
-            }
-            Err(_) if view.axes == channel_last => {
-                Ok(TensorView { value: view.value, axes: vec![ViewAxis::Batch, ViewAxis::ChannelLast] })
-            }
-            Err(error) => Err(error),
+        let sizes = self.builder.sizes(view.value);
+        let is_image =
+            sizes.first().is_some_and(|&channels| channels > 1) && sizes.iter().skip(1).any(|&size| size > 1);
+        if view.axes == channel_last && is_image {
+            // A dense layer reads it with its columns in another order.
+            return Ok(TensorView { value: view.value, axes: vec![ViewAxis::Batch, ViewAxis::ChannelLast] });
         }
+        let plain = self.plain(node, view.clone())?;
+        let value = self.builder.flatten(&title(node), plain.value);
+        Ok(self.named(node, TensorView::plain(value, 1)))
     }
 
     pub(super) fn reshape(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -155,7 +186,10 @@ impl<'a> Importer<'a> {
                 _ => return None,
             }
         }
-        (left.next().is_none() && axes.len() == target.len()).then_some(axes)
+        // A single number per sample may lose its axis.
+        let flat = axes == [ViewAxis::Batch];
+        let rest = left.all(|axis| flat && self.size(view, axis) == SymbolicSize::Fixed(1));
+        (rest && axes.len() == target.len()).then_some(axes)
     }
 
     pub(super) fn size(&self, view: &TensorView, axis: &ViewAxis) -> SymbolicSize {
@@ -181,7 +215,7 @@ impl<'a> Importer<'a> {
             let axes_left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
             axes_left.map(|(_, axis)| axis.clone()).collect::<Vec<_>>()
         };
-        if axes.iter().all(added) {
+        if axes.iter().all(added) || left(&view) == [ViewAxis::Batch] {
             return Ok(TensorView { axes: left(&view), ..view });
         }
         let plain = self.plain(node, view)?;
@@ -234,6 +268,8 @@ impl<'a> Importer<'a> {
             None if node.op_type == "Squeeze" => Some(
                 (0..rank).filter(|&at| self.size(&view, &view.axes[at]) == SymbolicSize::Fixed(1)).collect(),
             ),
+            // Since operator set 18.
+            None if integer(node, "noop_with_empty_axes").unwrap_or(0) != 0 => Some(vec![]),
             None => Some((0..rank).collect()),
         };
         axes.ok_or_else(|| problem(node, format!("has axes out of the range of {rank}")))

@@ -7,13 +7,13 @@ use common::plan::{Activation, Grad, Node, Op, Plan};
 use super::{
     GradTarget, PassMode, TrainError, convolves,
     forth::{constants, kept, operand},
-    full, has_parameters, input, is_trained, output, parameters, span,
+    full, has_parameters, input, is_trained, output, parameters, second, second_operand, span,
 };
 use crate::train::{
     Backend, Float,
     op::{
-        activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
-        scale,
+        activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last, norm,
+        pool, prelu, recurrent, scale,
     },
     part::disjoint,
 };
@@ -31,12 +31,12 @@ pub(super) fn node<T: Float>(
         // No gradient is needed where nothing before this node is trained.
         return if is_trained(plan, node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
     };
-    gru_gates(node, arena, rows, dy.clone(), backend)?;
+    gates(node, arena, rows, dy.clone(), backend)?;
     if let Some(grad) = node.input.grad {
         input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
     }
-    if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
-        added(arena, dy.clone(), input(node, grad.at, rows), grad)?;
+    if let Some(grad) = node.second.and_then(|port| port.grad) {
+        second_grad(node, arena, rows, dy.clone(), grad)?;
     }
     if !has_parameters(node) {
         return Ok(());
@@ -186,8 +186,50 @@ fn input_grad<T: Float>(
                 arithmetic::backward(op.kind, operand(&op, numbers), dy, grad.add, dx);
             }
         }
+        Op::Recurrent(op) => {
+            full()?;
+            let [w, keep, dx] = disjoint(arena, [w, kept(node, rows), dx])?;
+            let layer = recurrent::RecurrentLayer::new(&op, rows);
+            recurrent::input_grad(backend, layer, keep, w, grad.add, dx);
+        }
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::backward(op, dy, grad.add, dx);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [gate, dy, dx] = disjoint(arena, [second_operand(node, rows)?, dy, dx])?;
+            gate::backward(op.inner as usize, gate, dy, grad.add, dx);
+        }
     }
     Ok(())
+}
+
+fn second_grad<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    dy: Range<usize>,
+    grad: Grad,
+) -> Result<(), TrainError> {
+    let dx = second(node, grad.at, rows);
+    match node.op {
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::second_grad(op, dy, grad.add, dx);
+            Ok(())
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, dy, dx] = disjoint(arena, [input(node, node.input.at, rows), dy, dx])?;
+            gate::second_grad(op.inner as usize, x, dy, grad.add, dx);
+            Ok(())
+        }
+        // `Plan::check` allows a second operand for no other op.
+        _ => added(arena, dy, dx, grad),
+    }
 }
 
 /// The gradient of an operand of a sum is that of the sum, which may stay in place.
@@ -258,32 +300,51 @@ fn param_grad<T: Float>(
             let [dslope, dy, x] = disjoint(arena, [first, dy, x])?;
             prelu::param_grad(&op.spread, factor, x, dy, dslope);
         }
+        Op::Recurrent(op) => {
+            full()?;
+            let (y, keep) = (output(node, node.output, rows), kept(node, rows));
+            let [dw, dr, db, x, y, keep] = disjoint(arena, [first, second, third, x, y, keep])?;
+            let layer = recurrent::RecurrentLayer::new(&op, rows);
+            recurrent::param_grad(backend, layer, factor, (x, y), keep, [dw, dr, db]);
+        }
         Op::Activate { .. }
         | Op::Pool(_)
         | Op::Add { .. }
         | Op::Dropout { .. }
         | Op::Scale { .. }
         | Op::Last { .. }
-        | Op::Arithmetic(_) => {}
+        | Op::Arithmetic(_)
+        | Op::Arrange(_)
+        | Op::Gate(_) => {}
     }
     Ok(())
 }
 
-fn gru_gates<T: Float>(
+/// The gradients of the gates of a recurrent layer, which those of its input and parameters are made of.
+fn gates<T: Float>(
     node: &Node,
     arena: &mut [T],
     rows: usize,
     dy: Range<usize>,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    let Op::Gru(op) = node.op else { return Ok(()) };
-    full()?;
     let [_, recurrent, _] = parameters(node, 0);
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
-    let [recurrent, x, y, keep, dy, scratch] =
-        disjoint(arena, [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)])?;
-    let tape = gru::GruTape { x, y, keep, dy };
-    gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
+    let parts = [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)];
+    match node.op {
+        Op::Gru(op) => {
+            full()?;
+            let [recurrent, x, y, keep, dy, scratch] = disjoint(arena, parts)?;
+            let tape = gru::GruTape { x, y, keep, dy };
+            gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
+        }
+        Op::Recurrent(op) => {
+            full()?;
+            let [r, _, y, keep, dy, scratch] = disjoint(arena, parts)?;
+            recurrent::gates(backend, recurrent::RecurrentLayer::new(&op, rows), (y, dy), r, keep, scratch);
+        }
+        _ => {}
+    }
     Ok(())
 }
 

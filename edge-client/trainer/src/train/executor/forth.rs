@@ -4,14 +4,16 @@ use core::ops::Range;
 
 use common::plan::{Activation, Arithmetic, Constant, Node, Op, Plan, PlanError};
 
-use super::{PassMode, TrainError, convolves, full, input, output, parameters, span, stretch};
+use super::{
+    PassMode, TrainError, convolves, full, input, output, parameters, second_operand, span, stretch,
+};
 use crate::{
     data::DataError,
     train::{
         Backend, Float,
         op::{
-            activate, add, arithmetic, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, prelu,
-            scale,
+            activate, add, arithmetic, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last,
+            norm, pool, prelu, recurrent, scale, sequence::RecurrentWeights,
         },
         part::disjoint,
     },
@@ -50,7 +52,7 @@ pub(super) fn node<T: Float>(
             pool::forward(&op, x, y);
         }
         Op::Add { .. } => {
-            let second = input(node, node.second.ok_or(PlanError::Inconsistent)?.at, rows);
+            let second = second_operand(node, rows)?;
             moved(arena, x, y.clone())?;
             let [second, y] = disjoint(arena, [second, y])?;
             add::forward(second, y);
@@ -69,7 +71,7 @@ pub(super) fn node<T: Float>(
             full()?;
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
-            let weights = gru::GruWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
             gru::forward(backend, gru::GruSizes::new(&op, rows), x, &weights, keep, y);
         }
         Op::Dropout { rate, salt, .. } => {
@@ -119,6 +121,24 @@ pub(super) fn node<T: Float>(
             moved(arena, x, y.clone())?;
             let [numbers, y] = disjoint(arena, [constants(&op), y])?;
             arithmetic::forward(op.kind, operand(&op, numbers), y);
+        }
+        Op::Recurrent(op) => {
+            full()?;
+            let keep = kept(node, rows);
+            let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            recurrent::forward(backend, recurrent::RecurrentLayer::new(&op, rows), x, &weights, keep, y);
+        }
+        Op::Arrange(op) => {
+            full()?;
+            let second = node.second.map_or(Ok(0..0), |_| second_operand(node, rows))?;
+            let [x, second, y] = disjoint(arena, [x, second, y])?;
+            arrange::forward(op, x, second, y);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, gate, y] = disjoint(arena, [x, second_operand(node, rows)?, y])?;
+            gate::forward(op.inner as usize, x, gate, y);
         }
     }
     Ok(())

@@ -1,7 +1,5 @@
 //! Gated recurrent unit; formulas at [`common::plan::Gru`].
 //!
-//! The inputs of all steps are multiplied in one product; the states step by step.
-//!
 //! ```text
 //! keep     reset after: [samples][steps][z r q n], q = Rh h + Rbh       before: [samples][steps][z r n]
 //! scratch  dh[samples][u]  G[samples][steps][3u]  S[samples][steps][u]
@@ -15,77 +13,61 @@
 //! after:  dq = an r   ar = an q r(1-r)               ... + dq Rh
 //! before: e = an Rh   ar = e h r(1-r)                ... + e r
 //! ```
-//! and then, for whole sequences: `dX = a W`, `dW += a^T X`, `dR += G^T H` with `H` the states of the step before.
+//! Products of whole sequences are those of [`super::sequence`]; `W` takes `(az, ar, an)` and `R` takes `G`.
 
 use common::plan::Gru;
 
-use super::{column_sums, fill_rows};
+use super::{
+    column_sums, fill_rows,
+    sequence::{RecurrentWeights, SequenceSizes, before, slice_mut},
+};
 use crate::train::{
-    Backend, Float, GemmWrite, MatrixView, MatrixViewMut,
+    Backend, Float, GemmWrite,
     part::{part_mut, tail, tail_mut},
 };
 
 #[derive(Copy, Clone)]
 pub(in crate::train) struct GruSizes {
-    samples: usize,
-    steps: usize,
-    inputs: usize,
-    units: usize,
+    sequence: SequenceSizes,
     after: bool,
 }
 
 impl GruSizes {
     pub(in crate::train) fn new(gru: &Gru, samples: usize) -> Self {
         let (steps, inputs, units) = (gru.steps as usize, gru.inputs as usize, gru.units as usize);
-        Self { samples, steps, inputs, units, after: gru.reset_after }
+        let sequence = SequenceSizes { samples, steps, inputs, units };
+        Self { sequence, after: gru.reset_after }
     }
 
     /// Numbers that forward keeps per step.
     fn kept(&self) -> usize {
-        if self.after { 4 * self.units } else { 3 * self.units }
+        if self.after { 4 * self.sequence.units } else { 3 * self.sequence.units }
     }
-
-    fn rows(&self) -> usize {
-        self.samples * self.steps
-    }
-}
-
-pub(in crate::train) struct GruWeights<'a, T> {
-    pub input: &'a [T],
-    pub recurrent: &'a [T],
-    pub bias: Option<&'a [T]>,
 }
 
 pub(in crate::train) fn forward<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
     sizes: GruSizes,
     x: &[T],
-    weights: &GruWeights<'_, T>,
+    weights: &RecurrentWeights<'_, T>,
     keep: &mut [T],
     y: &mut [T],
 ) {
-    let GruSizes { samples, steps, inputs, units: u, after } = sizes;
-    let (kept, rows) = (sizes.kept(), sizes.rows());
+    let GruSizes { sequence, after } = sizes;
+    let (SequenceSizes { samples, steps, inputs, units: u }, kept) = (sequence, sizes.kept());
     // The place of n. Where there is a q, it comes before n, so that z r q are the columns of one product.
     let n_at = kept - u;
     start_with_bias(sizes, weights.bias, keep);
-    let (x, w) = (MatrixView::new(x, rows, inputs), weights.input);
-    let gates = MatrixView::new(w, 2 * u, inputs).transposed();
-    backend.gemm(x, gates, GemmWrite::Add(T::ONE), MatrixViewMut::strided(keep, rows, 2 * u, kept));
-    let candidate = MatrixView::new(tail(w, 2 * u * inputs), u, inputs).transposed();
-    let place = MatrixViewMut::strided(tail_mut(keep, n_at), rows, u, kept);
-    backend.gemm(x, candidate, GemmWrite::Add(T::ONE), place);
-
-    let r = weights.recurrent;
-    let joint = if after { 3 * u } else { 2 * u };
+    let (w, r) = (weights.input, weights.recurrent);
+    let candidate = sequence.gates(u, kept);
+    sequence.gates(2 * u, kept).add_inputs(backend, x, w, keep);
+    candidate.add_inputs(backend, x, tail(w, 2 * u * inputs), tail_mut(keep, n_at));
+    let joint = sequence.gates(if after { 3 * u } else { 2 * u }, kept);
     for step in 0..steps {
-        let now = tail_mut(keep, step * kept);
         if step > 0 {
-            let state = MatrixView::strided(tail(y, (step - 1) * u), samples, u, steps * u);
-            let recurrent = MatrixView::new(r, joint, u).transposed();
-            let place = MatrixViewMut::strided(now, samples, joint, steps * kept);
-            backend.gemm(state, recurrent, GemmWrite::Add(T::ONE), place);
+            joint.add_states(backend, (y, step - 1), r, (keep, step));
         }
+        let now = tail_mut(keep, step * kept);
         for sample in 0..samples {
             let gates = slice_mut(now, sample * steps * kept, 2 * u);
             gates.iter_mut().for_each(|gate| *gate = gate.sigmoid());
@@ -94,15 +76,12 @@ pub(in crate::train) fn forward<T: Float>(
             // The reset state is stored where the new state will be.
             for sample in 0..samples {
                 let gates = tail(now, sample * steps * kept + u);
-                let (old, new) = states(y, sizes, sample, step);
+                let (old, new) = states(y, sequence, sample, step);
                 for ((new, &old), &r) in new.iter_mut().zip(old).zip(gates) {
                     *new = r * old;
                 }
             }
-            let reset = MatrixView::strided(tail(y, step * u), samples, u, steps * u);
-            let recurrent = MatrixView::new(tail(r, 2 * u * u), u, u).transposed();
-            let place = MatrixViewMut::strided(tail_mut(now, n_at), samples, u, steps * kept);
-            backend.gemm(reset, recurrent, GemmWrite::Add(T::ONE), place);
+            candidate.add_states(backend, (y, step), tail(r, 2 * u * u), (tail_mut(now, n_at), 0));
         }
         for sample in 0..samples {
             let gates = slice_mut(now, sample * steps * kept, kept);
@@ -112,7 +91,7 @@ pub(in crate::train) fn forward<T: Float>(
                     *n += r * q;
                 }
             }
-            let (old, new) = states(y, sizes, sample, step);
+            let (old, new) = states(y, sequence, sample, step);
             for (at, ((new, n), &z)) in new.iter_mut().zip(n.iter_mut()).zip(&*rest).enumerate() {
                 *n = n.tanh();
                 let kept = old.get(at).map_or(T::ZERO, |&old| z * old);
@@ -138,9 +117,10 @@ pub(in crate::train) fn gates<T: Float>(
     recurrent: &[T],
     scratch: &mut [T],
 ) {
-    let GruSizes { samples, steps, units: u, after, .. } = sizes;
-    let kept = sizes.kept();
-    let (dh, g, s) = parts(sizes, scratch);
+    let GruSizes { sequence, after } = sizes;
+    let (SequenceSizes { samples, steps, units: u, .. }, kept) = (sequence, sizes.kept());
+    let joint = sequence.gates(if after { 3 * u } else { 2 * u }, 3 * u);
+    let (dh, g, s) = parts(sequence, scratch);
     dh.fill(T::ZERO);
     for step in (0..steps).rev() {
         for sample in 0..samples {
@@ -175,9 +155,9 @@ pub(in crate::train) fn gates<T: Float>(
                 }
             }
         } else {
-            let an = MatrixView::strided(tail(g, step * 3 * u + 2 * u), samples, u, steps * 3 * u);
-            let place = MatrixViewMut::strided(tail_mut(s, step * u), samples, u, steps * u);
-            backend.gemm(an, MatrixView::new(tail(recurrent, 2 * u * u), u, u), GemmWrite::Replace, place);
+            let (an, r) = (tail(g, 2 * u), tail(recurrent, 2 * u * u));
+            let place = (tail_mut(s, step * u), steps * u);
+            sequence.gates(u, 3 * u).state_grad(backend, (an, step), r, GemmWrite::Replace, place);
             for sample in 0..samples {
                 let row = sample * steps + step;
                 let r = tail(tape.keep, row * kept + u);
@@ -193,10 +173,7 @@ pub(in crate::train) fn gates<T: Float>(
             }
         }
         if step > 0 {
-            let joint = if after { 3 * u } else { 2 * u };
-            let now = MatrixView::strided(tail(g, step * 3 * u), samples, joint, steps * 3 * u);
-            let place = MatrixViewMut::new(dh, samples, u);
-            backend.gemm(now, MatrixView::new(recurrent, joint, u), GemmWrite::Add(T::ONE), place);
+            joint.state_grad(backend, (g, step), recurrent, GemmWrite::Add(T::ONE), (dh, u));
         }
     }
 }
@@ -209,21 +186,14 @@ pub(in crate::train) fn input_grad<T: Float>(
     add: bool,
     dx: &mut [T],
 ) {
-    let GruSizes { inputs, units: u, after, .. } = sizes;
-    let rows = sizes.rows();
-    let (_, g, s) = parts(sizes, scratch);
+    let GruSizes { sequence, after } = sizes;
+    let SequenceSizes { inputs, units: u, .. } = sequence;
+    let (_, g, s) = parts(sequence, scratch);
     let first = if add { GemmWrite::Add(T::ONE) } else { GemmWrite::Replace };
-    let joint = if after { 2 * u } else { 3 * u };
-    let gates = MatrixView::strided(g, rows, joint, 3 * u);
-    backend.gemm(gates, MatrixView::new(w, joint, inputs), first, MatrixViewMut::new(dx, rows, inputs));
+    sequence.gates(if after { 2 * u } else { 3 * u }, 3 * u).input_grad(backend, g, w, first, dx);
     if after {
-        let w = MatrixView::new(tail(w, 2 * u * inputs), u, inputs);
-        backend.gemm(
-            MatrixView::new(s, rows, u),
-            w,
-            GemmWrite::Add(T::ONE),
-            MatrixViewMut::new(dx, rows, inputs),
-        );
+        let w = tail(w, 2 * u * inputs);
+        sequence.gates(u, u).input_grad(backend, s, w, GemmWrite::Add(T::ONE), dx);
     }
 }
 
@@ -239,10 +209,9 @@ pub(in crate::train) fn param_grad<T: Float>(
     dr: &mut [T],
     db: &mut [T],
 ) {
-    let GruSizes { steps, inputs, units: u, after, .. } = sizes;
-    let rows = sizes.rows();
-    let store = GemmWrite::Add(factor);
-    let (_, g, s) = parts(sizes, scratch);
+    let GruSizes { sequence, after } = sizes;
+    let SequenceSizes { inputs, units: u, .. } = sequence;
+    let (_, g, s) = parts(sequence, scratch);
     if !db.is_empty() {
         // Wbz Wbr Wbh Rbz Rbr Rbh.
         column_sums(3 * u, factor, g, slice_mut(db, 0, 2 * u));
@@ -253,31 +222,23 @@ pub(in crate::train) fn param_grad<T: Float>(
             column_sums(3 * u, factor, tail(g, 2 * u), slice_mut(db, 2 * u, u));
         }
     }
-    let x = MatrixView::new(tape.x, rows, inputs);
-    let joint = if after { 2 * u } else { 3 * u };
-    let gates = MatrixView::strided(g, rows, joint, 3 * u).transposed();
-    backend.gemm(gates, x, store, MatrixViewMut::new(dw, joint, inputs));
+    let joint = sequence.gates(if after { 2 * u } else { 3 * u }, 3 * u);
+    joint.weight_grad(backend, factor, g, tape.x, dw);
     if after {
-        let place = MatrixViewMut::new(tail_mut(dw, 2 * u * inputs), u, inputs);
-        backend.gemm(MatrixView::new(s, rows, u).transposed(), x, store, place);
+        sequence.gates(u, u).weight_grad(backend, factor, s, tape.x, tail_mut(dw, 2 * u * inputs));
     }
-    for first in g.chunks_mut((steps * 3 * u).max(1)) {
-        slice_mut(first, 0, 3 * u).fill(T::ZERO);
-    }
-    let Some(rows_but_one) = rows.checked_sub(1).filter(|&rows| rows > 0) else { return };
-    let joint = if after { 3 * u } else { 2 * u };
-    let gates = MatrixView::strided(tail(g, 3 * u), rows_but_one, joint, 3 * u).transposed();
-    let states = MatrixView::new(tape.y, rows_but_one, u);
-    backend.gemm(gates, states, store, MatrixViewMut::new(dr, joint, u));
+    sequence.gates(3 * u, 3 * u).clear_first(g);
+    let joint = sequence.gates(if after { 3 * u } else { 2 * u }, 3 * u);
+    joint.recurrent_grad(backend, factor, g, tape.y, dr);
     if !after {
-        let gates = MatrixView::strided(tail(g, 2 * u), rows, u, 3 * u).transposed();
-        let place = MatrixViewMut::new(tail_mut(dr, 2 * u * u), u, u);
-        backend.gemm(gates, MatrixView::new(s, rows, u), store, place);
+        // The reset states are not shifted: those of the first step are 0.
+        let reset = SequenceSizes { inputs: u, ..sequence };
+        reset.gates(u, 3 * u).weight_grad(backend, factor, tail(g, 2 * u), s, tail_mut(dr, 2 * u * u));
     }
 }
 
 fn start_with_bias<T: Float>(sizes: GruSizes, bias: Option<&[T]>, keep: &mut [T]) {
-    let (u, kept) = (sizes.units, sizes.kept());
+    let (u, kept) = (sizes.sequence.units, sizes.kept());
     let Some(bias) = bias else { return fill_rows(kept, None, keep) };
     let (input, recurrent) = bias.split_at((3 * u).min(bias.len()));
     for row in keep.chunks_exact_mut(kept.max(1)) {
@@ -298,25 +259,16 @@ fn start_with_bias<T: Float>(sizes: GruSizes, bias: Option<&[T]>, keep: &mut [T]
 }
 
 /// State before and after a step; the first has none before.
-fn states<T>(y: &mut [T], sizes: GruSizes, sample: usize, step: usize) -> (&[T], &mut [T]) {
+fn states<T>(y: &mut [T], sizes: SequenceSizes, sample: usize, step: usize) -> (&[T], &mut [T]) {
     let (u, row) = (sizes.units, sample * sizes.steps + step);
     let (before, now) = y.split_at_mut((row * u).min(y.len()));
     let old = if step > 0 { tail(before, row * u - u) } else { &[] };
     (old, part_mut(now, 0..u))
 }
 
-fn parts<T>(sizes: GruSizes, scratch: &mut [T]) -> (&mut [T], &mut [T], &mut [T]) {
+fn parts<T>(sizes: SequenceSizes, scratch: &mut [T]) -> (&mut [T], &mut [T], &mut [T]) {
     let (state, rows) = (sizes.samples * sizes.units, sizes.rows() * sizes.units);
     let (dh, rest) = scratch.split_at_mut(state.min(scratch.len()));
     let (g, s) = rest.split_at_mut((3 * rows).min(rest.len()));
     (dh, g, s)
-}
-
-/// The state before the first step is 0.
-fn before<T: Float>(old: &[T], unit: usize) -> T {
-    old.get(unit).copied().unwrap_or(T::ZERO)
-}
-
-fn slice_mut<T>(values: &mut [T], at: usize, len: usize) -> &mut [T] {
-    part_mut(values, at..at.saturating_add(len))
 }

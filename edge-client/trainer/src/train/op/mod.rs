@@ -6,18 +6,22 @@
 pub(super) mod activate;
 pub(super) mod add;
 pub(super) mod arithmetic;
+pub(super) mod arrange;
 pub(super) mod batchnorm;
 pub(super) mod conv;
 pub(super) mod dense;
 pub(super) mod dropout;
 pub(super) mod embed;
+pub(super) mod gate;
 mod gated;
 pub(super) mod gru;
 pub(super) mod last;
 pub(super) mod norm;
 pub(super) mod pool;
 pub(super) mod prelu;
+pub(super) mod recurrent;
 pub(super) mod scale;
+pub(super) mod sequence;
 mod spread;
 
 use super::{Float, part::tail};

@@ -1,6 +1,6 @@
 //! Small Plans that together contain every operation.
 
-use common::plan::{Activation, Loss, PoolKind, Window};
+use common::plan::{Activation, ArithmeticKind, Arrange, Loss, PoolKind, RecurrentKind, Window};
 
 use crate::data::DataError;
 use crate::train::{
@@ -29,7 +29,7 @@ impl Truth for Anything {
 
 /// Names and builders; `Options` are those of the layout.
 pub type Build = fn(Options) -> TestPlan;
-pub const ALL: [(&str, Build); 8] = [
+pub const ALL: [(&str, Build); 12] = [
     ("mlp", mlp),
     ("image", image),
     ("residual", residual),
@@ -37,7 +37,11 @@ pub const ALL: [(&str, Build); 8] = [
     ("tokens, reset after", |options| tokens(options, true)),
     ("tokens, reset before", |options| tokens(options, false)),
     ("sequence", sequence),
+    ("lstm", lstm),
+    ("plain recurrent", plain_recurrent),
     ("numbers", numbers),
+    ("branches", branches),
+    ("curves", curves),
 ];
 
 pub const BATCH: u16 = 3;
@@ -120,10 +124,72 @@ fn sequence(options: Options) -> TestPlan {
     b.finish(Loss::Sigmoid, options)
 }
 
+fn lstm(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(4 * 3, BATCH);
+    let x = b.recurrent(x, 4, 4, RecurrentKind::Lstm);
+    let x = b.recurrent(x, 4, 5, RecurrentKind::Lstm);
+    let x = b.last(x, 4);
+    let _ = b.dense(x, 1, 2);
+    b.finish(Loss::Softmax { classes: 2 }, options)
+}
+
+/// Every step has a label, and the first layer two readers.
+fn plain_recurrent(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(5 * 3, BATCH);
+    let x = b.recurrent(x, 5, 4, RecurrentKind::Tanh);
+    let y = b.recurrent(x, 5, 4, RecurrentKind::Tanh);
+    let x = b.add(y, x);
+    let _ = b.dense(x, 5, 3);
+    b.finish(Loss::Softmax { classes: 3 }, options)
+}
+
 fn numbers(options: Options) -> TestPlan {
     let (mut b, x) = Builder::new(6, BATCH);
     let x = b.dense(x, 1, 5);
     let x = b.activate(x, Activation::Tanh);
+    let _ = b.dense(x, 1, 3);
+    b.finish(Loss::Squared, options)
+}
+
+/// Branches that are joined, cut, padded, transposed and multiplied.
+fn branches(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(2 * 4 * 3, BATCH);
+    let wide = b.arrange(x, Arrange::Pad { rows: 8, width: 3, before: 1, after: 2 });
+    let left = b.conv(wide, 3, 1, window(4, 6, 3, 1, 1));
+    let right = b.conv(wide, 2, 1, window(4, 6, 1, 1, 0));
+    let right = b.activate(right, Activation::Tanh);
+    let both = b.concat(left, right, 1);
+    let weights = b.pool(both, PoolKind::Average, Window { kernel: [4, 6], ..window(4, 6, 1, 1, 0) });
+    let weights = b.dense(weights, 1, 5);
+    let weights = b.activate(weights, Activation::Sigmoid);
+    let gated = b.gate(both, weights);
+    let middle = b.arrange(gated, Arrange::Part { rows: 5, width: 24, start: 7, len: 10 });
+    let turned = b.arrange(middle, Arrange::Transpose { rows: 1, height: 5, width: 10 });
+    let other = b.dense(turned, 10, 3);
+    let rows = b.concat(turned, other, 10);
+    let factors = b.dense(rows, 10, 8);
+    let factors = b.activate(factors, Activation::Tanh);
+    let product = b.gate(rows, factors);
+    let _ = b.dense(product, 1, 3);
+    b.finish(Loss::Softmax { classes: 3 }, options)
+}
+
+/// Activations that read their input in backward, and others that follow them.
+fn curves(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(6, BATCH);
+    let x = b.arithmetic(x, ArithmeticKind::Div, 1.5);
+    let x = b.dense(x, 1, 8);
+    let x = b.activate(x, Activation::Gelu);
+    let x = b.prelu(x, 4);
+    let x = b.arithmetic(x, ArithmeticKind::Mul, 0.75);
+    let x = b.activate(x, Activation::Silu);
+    let x = b.dense(x, 1, 6);
+    let x = b.activate(x, Activation::GeluTanh);
+    let x = b.activate(x, Activation::Mish);
+    let x = b.arithmetic(x, ArithmeticKind::Sub, 0.25);
+    let x = b.activate(x, Activation::HardSwish);
+    let x = b.activate(x, Activation::Elu { alpha: 0.5 });
+    let x = b.activate(x, Activation::Softplus);
     let _ = b.dense(x, 1, 3);
     b.finish(Loss::Squared, options)
 }
