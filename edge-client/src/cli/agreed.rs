@@ -38,11 +38,13 @@ pub(super) fn schema(args: &RunArgs) -> Result<Option<Schema>> {
             bail!("the gateway has no schema; add [data] to its fairtier.toml, or use --schema FILE")
         }
         (None, Some(told)) => told,
-        (Some(local), None) => match local.fleet_columns().next() {
+        (Some(local), None) => {
             // Without a schema the gateway collects no scales.
-            Some(column) => return Err(DataArgsError::FleetScale(column.to_owned()).into()),
-            None => return Ok(Some(local)),
-        },
+            if let Some(column) = local.fleet_columns().next() {
+                return Err(DataArgsError::FleetScale(column.to_owned()).into());
+            }
+            return Ok(Some(local));
+        }
         (Some(local), Some(told)) if local.digest()? == told.schema.digest()? => told,
         (Some(local), Some(told)) => bail!(
             "{} has digest {}, the gateway's schema {}; use --schema gateway, or correct one of them",

@@ -199,10 +199,10 @@ impl DataArgs {
             return Err(DataArgsError::NoGateway);
         }
         let schema = read_schema(path)?;
-        match schema.fleet_columns().next() {
-            Some(column) => Err(DataArgsError::FleetScale(column.to_owned())),
-            None => Ok(Some(schema)),
+        if let Some(column) = schema.fleet_columns().next() {
+            return Err(DataArgsError::FleetScale(column.to_owned()));
         }
+        Ok(Some(schema))
     }
 
     /// Whether `--schema gateway` is given.
