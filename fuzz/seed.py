@@ -4,7 +4,7 @@
 Run it from anywhere after a change of the protocol or of a format; tests/e2e/fuzz_corpus.rs fails until that was done.
 `fairtier` must be built (target/ci/fairtier), because credentials are made by it.
 """
-import base64, gzip, io, json, lzma, pathlib, shutil, struct, subprocess, tarfile, tempfile, zlib
+import base64, gzip, io, json, lzma, pathlib, shutil, struct, subprocess, tarfile, tempfile, zipfile, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "fuzz" / "corpus"
@@ -102,6 +102,16 @@ def data():
     csv = "x,sex,y\n1,0,0\n2,1,1\n3.5,1,1\n4,1,0\n"
     seed("data", "csv", "c" + csv)
     seed("data", "csv.gz", b"c" + gzip.compress(csv.encode(), mtime=0))
+    seed("data", "schema", "sx,c,id,sex,y\n1,a,p,f,no\n?,b,p,m,yes\n3.5,,p,f,yes\n4,a,q,f,no\n")
+    seed("data", "proposal", "s,age,city,state\n0,30,Bonn,idle\n1,?,K\u00f6ln,busy\n2,50,NA,idle\n")
+    arrays = io.BytesIO()
+    with zipfile.ZipFile(arrays, "w") as file:
+        for name, kind, shape, numbers in [("x", "<f4", "(2, 2)", struct.pack("<4f", 1, 2, 3, 4)),
+                                           ("y", "<i8", "(2,)", struct.pack("<2q", 1, 0))]:
+            header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+            member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            file.writestr(member, b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + numbers)
+    seed("data", "npz", b"n" + arrays.getvalue())
     images = struct.pack(">IIII", 0x803, 2, 2, 2) + bytes(range(8))
     labels = struct.pack(">II", 0x801, 2) + bytes([1, 2])
     # The target divides in the middle, so labels get as many bytes as images.

@@ -24,6 +24,8 @@ use strategies::{
     strategy::{Needs, PerTier},
 };
 
+use trainer::data::schema::{Schema, SchemaText, TextError};
+
 mod check;
 mod edit;
 mod keys;
@@ -45,6 +47,8 @@ pub enum ConfigError {
     Edit(#[from] toml_edit::TomlError),
     #[error("the configuration cannot be written as TOML: {0}")]
     Write(#[from] toml::ser::Error),
+    #[error(transparent)]
+    Data(#[from] TextError),
     #[error("{key} = {value}: {why}")]
     Value { key: &'static str, value: String, why: &'static str },
 }
@@ -64,6 +68,9 @@ pub struct Config {
     pub store: StoreConfig,
     pub report: ReportConfig,
     pub devices: BTreeMap<DeviceId, Tier>,
+    /// What the columns of the devices' files mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<SchemaText>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -284,6 +291,11 @@ impl Config {
         let config: Self = toml::from_str(text)?;
         config.check()?;
         Ok(config)
+    }
+
+    /// The checked schema of `[data]`.
+    pub fn schema(&self) -> Result<Option<Schema>, ConfigError> {
+        Ok(self.data.clone().map(SchemaText::schema).transpose()?)
     }
 
     /// Checks that the strategy supports the optimizer and the guard's `bonus`.

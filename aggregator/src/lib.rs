@@ -49,6 +49,7 @@ pub mod config;
 pub mod driver;
 pub mod quic;
 pub mod run;
+pub mod scales;
 pub mod server;
 pub mod status;
 pub mod store;

@@ -2,7 +2,8 @@
 //!
 //! The device opens one bidirectional stream for control frames. Each side opens a unidirectional stream per transfer for its
 //! chunks. Every frame is preceded by its length. On a second bidirectional stream the device may ask for a new certificate. A
-//! bridge, which speaks another ALPN, opens a bidirectional stream per serial device instead.
+//! bridge, which speaks another ALPN, opens a bidirectional stream per serial device instead. Enrolment and schemas have ALPNs of
+//! their own, with one question and one answer.
 
 use std::{
     sync::Arc,
@@ -21,6 +22,7 @@ use crate::{
     admission::{AddedConnection, Admission, Decision, DeviceConnections, Permit, Refusal},
     ca::Authority,
     driver::{ConnectionSignals, Driver},
+    scales::FleetSchema,
 };
 use coordinator::fleet::ConnId;
 
@@ -30,6 +32,7 @@ mod enrolment;
 mod identify;
 mod reader;
 mod revocation;
+mod schema;
 mod server_certificate;
 mod socket;
 mod windows;
@@ -86,6 +89,8 @@ pub struct Context {
     /// Places for models that are being sent.
     pub downloads: Semaphore,
     pub timeouts: Timeouts,
+    /// What the columns of the devices' files mean.
+    pub schema: Arc<FleetSchema>,
 }
 
 /// Accepts connections until the endpoint is closed.
@@ -161,6 +166,9 @@ async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Perm
     };
     if !permit.admit() {
         return close(&connection, Code::Busy);
+    }
+    if protocol(&connection).as_deref() == Some(common::schema::ALPN) {
+        return schema::serve(&connection, &context.schema, &device).await;
     }
     let AddedConnection { key, displaced } = devices.add(&device, Peer::Direct(connection.clone()));
     if let Some(oldest) = displaced {

@@ -22,7 +22,7 @@ mod model;
 mod saved;
 
 pub use error::RunError;
-use model::check_fixed_tiers;
+use model::{check_fixed_tiers, check_schema};
 pub use model::{open_method, open_model};
 pub use saved::fingerprint;
 
@@ -120,6 +120,7 @@ impl Run {
         let dims = &model.graph.input().shape.dims;
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
+        check_schema(config, &model)?;
         method.fits(&model.regions)?;
         method.aim(config.fairness.clone(), &config.strategy.params, &model.regions)?;
         let probe = ProbeSamples::open(&config.guard, &model)?;

@@ -6,6 +6,7 @@
 //! DIR/store/             what survives kill -9; the files history*.jsonl in it have the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
 //! DIR/status.json        the last round in numbers, and the devices that the run waits for
+//! DIR/scales.json        the scales that the fleet has agreed on, for columns with `scaling = "fleet"`
 //! DIR/rounds/            recorded rounds, with `record = true`
 //! DIR/revoked.jsonl      revoked and replaced devices, with the time
 //! DIR/serving.lock       held while the server runs
@@ -34,6 +35,7 @@ use crate::{
     driver::Driver,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
+    scales::{FleetSchema, ScalesError},
     status,
     store::{DiskStore, Options, StoreError},
     worker::{Observer, RoundWorker, TargetFile, WorkerError},
@@ -54,6 +56,8 @@ pub enum ServerError {
     Authority(#[from] CaError),
     #[error(transparent)]
     Quic(#[from] QuicError),
+    #[error(transparent)]
+    Scales(#[from] ScalesError),
     #[error("{path}: {source}", path = .path.display())]
     Lock { path: PathBuf, source: std::io::Error },
     #[error("the worker has died; the store is as the last commit left it")]
@@ -107,6 +111,8 @@ impl Server {
                 "[guard] {keys}: keys of an older version have no effect; `fairtier gateway init` writes the current ones"
             );
         }
+        let fleet = config.schema().map_err(RunError::from)?;
+        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &dir.join("scales.json"))?);
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let rounds = dir.join("rounds");
@@ -156,8 +162,15 @@ impl Server {
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let timeouts = quic::Timeouts::default();
         let devices = DeviceConnections::default();
-        let context =
-            quic::Context { driver: driver.clone(), authority, admission, devices, downloads, timeouts };
+        let context = quic::Context {
+            driver: driver.clone(),
+            authority,
+            admission,
+            devices,
+            downloads,
+            timeouts,
+            schema,
+        };
         context.remove_revoked();
         tasks.spawn(quic::accept(endpoint.clone(), context));
         let clock = driver.clone();

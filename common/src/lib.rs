@@ -16,10 +16,12 @@
 //! | sealed frame | a frame that a bridge cannot read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor that is sent in acknowledged chunks | [`transfer`] |
 //! | EnrolRequest | how a device asks for a certificate | [`enrol`] |
+//! | SchemaQuestion | how a device asks what the columns of its file mean (feature `std`) | `schema` |
 //! | Grant | what a certificate grants its device: until when, which tiers (feature `x509`) | `certificate` |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | an error code that both ends share | [`error`] |
 //! | AtomicFile, Secrecy | files on a shared machine (feature `std`) | `files` |
+//! | Array | an array of numbers in a file of NumPy (feature `std`) | `npy` |
 //! | printable text | text of a peer, escaped for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
@@ -69,6 +71,8 @@ pub mod mask;
 pub mod message;
 pub mod metrics;
 #[cfg(feature = "std")]
+pub mod npy;
+#[cfg(feature = "std")]
 pub mod output;
 pub mod plan;
 #[cfg(feature = "std")]
@@ -76,6 +80,8 @@ pub mod printable;
 pub mod privacy;
 pub mod region;
 pub mod rng;
+#[cfg(feature = "std")]
+pub mod schema;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 pub mod slice;

@@ -25,11 +25,15 @@ use common::{DeviceId, message::Score, output::print};
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
+mod agreed;
 mod boards;
+mod data;
 mod examples;
 mod figures;
 #[cfg(feature = "infer")]
 mod predict;
+
+pub use data::DataTools;
 
 /// `fairtier device`, and the whole of `fairtier-client`.
 #[derive(clap::Args, Debug)]
@@ -126,7 +130,7 @@ struct RunArgs {
     device: Option<DeviceId>,
     #[command(flatten)]
     data: DataArgs,
-    /// CSV file with validation samples, in the columns of --csv; without it, every fifth training sample is kept for validation
+    /// CSV file with validation samples, in the columns of the others; without it, every fifth training sample is kept for validation
     /// in rounds that ask for it
     #[arg(long)]
     validation_csv: Option<PathBuf>,
@@ -230,19 +234,13 @@ fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Resu
 }
 
 fn run(args: &RunArgs) -> Result<()> {
-    let mut shard = args.data.shard()?;
+    let schema = agreed::schema(args)?;
+    let mut shard = args.data.shard_by(schema.as_ref())?;
     if let Some(file) = &args.validation_csv {
         let wrong = || format!("--validation-csv {}", file.display());
-        shard = shard.with_validation(args.data.csv_samples(file)?).with_context(wrong)?;
+        shard = shard.with_validation(args.data.csv_by(file, schema.as_ref())?).with_context(wrong)?;
     }
-    let device = match &args.device {
-        Some(device) => device.clone(),
-        None => {
-            let unnamed = "the file name of --identity is not a device name; give the name with --device";
-            let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
-            stem.parse().context(unnamed)?
-        }
-    };
+    let device = device_name(args)?;
     let identity = Identity::load(&args.identity)?;
     let privacy = args.privacy.beside(&args.identity)?;
     let client = Client {
@@ -269,6 +267,15 @@ fn run(args: &RunArgs) -> Result<()> {
     let how = if end.finished { "run is over" } else { "stopped before its end" };
     let json = json!({ "rounds": end.rounds, "finished": end.finished });
     say(args.format, &format!("{} rounds, {how}\n", end.rounds), &json)
+}
+
+fn device_name(args: &RunArgs) -> Result<DeviceId> {
+    if let Some(device) = &args.device {
+        return Ok(device.clone());
+    }
+    let unnamed = "the file name of --identity is not a device name; give the name with --device";
+    let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
+    stem.parse().context(unnamed)
 }
 
 fn report(event: &Event) {

@@ -6,7 +6,7 @@ use aggregator::cli::{Codes, FairnessTools, Gateway, Round};
 use anyhow::{Context, Result};
 use bench::cli::Bench;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use client::cli::{Board, Device};
+use client::cli::{Board, DataTools, Device};
 use common::output::print;
 use models::cli::ModelTools;
 use sim::cli::{SIM_EXAMPLES, Sim};
@@ -36,6 +36,8 @@ enum Command {
     Device(Device),
     /// Boards on serial ports: firmware, samples, state
     Board(Board),
+    /// Files of samples: a schema for their columns, and what fits it
+    Data(DataTools),
     /// Models: what is in them, slices, memory they need, gradients
     Model(ModelTools),
     /// Whole fleets in virtual time: experiments, data sets, reports
@@ -86,7 +88,7 @@ Examples:
   fairtier gateway init gateway                      configuration and certificates of a gateway
   fairtier gateway enroll --dir gateway cam-1        a device joins the fleet: cam-1.pem
   fairtier gateway serve --dir gateway               serve the fleet
-  fairtier device run --identity cam-1.pem --csv samples.csv
+  fairtier device run --identity cam-1.pem --data samples.csv
   fairtier sim run --list                            experiments of the papers";
 
 const ROUND: &str = "\
@@ -146,6 +148,7 @@ impl Command {
             Self::Gateway(gateway) => gateway.run(registry)?,
             Self::Device(device) => device.run()?,
             Self::Board(board) => board.run()?,
+            Self::Data(tools) => tools.run()?,
             Self::Sim(sim) => sim.run(registry)?,
             Self::Round(round) => round.run(registry)?,
             Self::Fairness(tools) => tools.run(registry)?,

@@ -46,11 +46,11 @@ pub mod grad;
 pub mod graph;
 #[cfg(feature = "tract")]
 pub mod infer;
-pub mod npy;
 pub mod onnx;
 pub mod plan;
 pub mod tiers;
 pub mod zoo;
 
+pub use common::npy;
 pub use graph::{Graph, GraphError};
 pub use tiers::TierSpec;

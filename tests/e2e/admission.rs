@@ -12,6 +12,7 @@ use aggregator::{
     driver::Driver,
     quic::{self, Context, Timeouts},
     run::{Run, RunEnvironment},
+    scales::FleetSchema,
     store::MemoryStore,
 };
 use common::{
@@ -94,7 +95,8 @@ fn serve_here(gateway: &Gateway, timeouts: Timeouts, limits: Limits) -> String {
     let address = endpoint.local_addr().unwrap().to_string();
     let downloads = tokio::sync::Semaphore::new(1);
     let (admission, devices) = (Admission::new(limits), DeviceConnections::default());
-    let context = Context { driver, authority, admission, devices, downloads, timeouts };
+    let schema = Arc::new(FleetSchema::open(None, 1, &gateway.path("scales.json")).unwrap());
+    let context = Context { driver, authority, admission, devices, downloads, timeouts, schema };
     tokio::spawn(quic::accept(endpoint, context));
     address
 }

@@ -49,7 +49,7 @@ fn a_fifth_of_all_packets_is_lost_on_a_slow_line() {
         .iter()
         .zip(&relays)
         .zip(shares)
-        .map(|((name, relay), share)| device(&gateway, relay, name, &["--share", share]))
+        .map(|((name, relay), share)| device(&gateway, relay, name, &["--data", "digits", "--share", share]))
         .collect();
     for device in devices {
         finish(device);

@@ -127,7 +127,7 @@ fn a_device_file_in_place_of_a_regular_file_is_refused() {
         &["model", "inspect", "/dev/zero"],
         #[cfg(feature = "infer")]
         &["device", "predict", "--model", "/dev/zero"],
-        &[&run[..], &["--identity", "/dev/zero", "--device", "cam-1"]].concat(),
+        &[&run[..], &["--identity", "/dev/zero", "--device", "cam-1", "--data", "digits"]].concat(),
         &[&run[..], &["--identity", &good, "--csv", "/dev/zero"]].concat(),
     ];
     for call in calls {
@@ -143,7 +143,8 @@ fn a_file_that_is_far_too_large_is_not_read() {
     let large = gateway.text("large");
     // A sparse file takes no space on the disk.
     fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
-    let args = ["run", "--server", "127.0.0.1:1", "--identity", &large, "--device", "cam-1"];
+    let args =
+        ["run", "--server", "127.0.0.1:1", "--identity", &large, "--device", "cam-1", "--data", "digits"];
     for (program_name, args) in [("model", &["check", &large][..]), ("device", &args)] {
         let output = Process::start(program_name, program_name, args).fail();
         assert!(output.contains("larger than"), "{output}");

@@ -14,7 +14,7 @@ const UNKNOWN_CA: u16 = 0x130;
 
 fn run(gateway: &Gateway, server: &str, device: &str, more: &[&str]) -> Process {
     let identity = gateway.text(&format!("{device}.pem"));
-    let args = ["run", "--server", server, "--identity", &identity, "--share", "0/5"];
+    let args = ["run", "--server", server, "--identity", &identity, "--share", "0/5", "--data", "digits"];
     Process::start(device, "device", &[&args, more].concat())
 }
 

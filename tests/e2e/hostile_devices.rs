@@ -221,7 +221,7 @@ fn strangers_are_turned_away() {
     // The messages that a user sees.
     let run = |identity: std::path::PathBuf, more: &[&str]| {
         let identity = identity.to_str().unwrap().to_owned();
-        let args = ["run", "--server", &town.serving.address, "--identity", &identity];
+        let args = ["run", "--data", "digits", "--server", &town.serving.address, "--identity", &identity];
         fleet::process::Process::start("stranger", "device", &[&args, more].concat()).fail()
     };
     let output = run(town.gateway.identity("revoked"), &["--leave-after", "0"]);

@@ -52,8 +52,19 @@ fn a_token_enrols_once_and_the_key_is_renewable_until_revoked() {
     // The earlier certificate is no longer valid once the new one was used.
     fs::write(gateway.path("old.pem"), before).unwrap();
     let old = gateway.text("old.pem");
-    let args =
-        ["run", "--server", &serving.address, "--identity", &old, "--device", "cam-9", "--leave-after", "0"];
+    let args = [
+        "run",
+        "--data",
+        "digits",
+        "--server",
+        &serving.address,
+        "--identity",
+        &old,
+        "--device",
+        "cam-9",
+        "--leave-after",
+        "0",
+    ];
     let output = Process::start("old", "device", &args).fail();
     assert!(output.contains("E30"), "{output}");
 
@@ -180,7 +191,8 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
     wait_for("the device to come back", || (device.output().matches("joined as").count() >= 2).then_some(()));
     fs::write(gateway.path("first.pem"), &first).unwrap();
     let first = gateway.text("first.pem");
-    let args = ["run", "--server", &serving.address, "--identity", &first, "--device", "cam-1"];
+    let args =
+        ["run", "--data", "digits", "--server", &serving.address, "--identity", &first, "--device", "cam-1"];
     // The gateway's clock may be wrong, so this does not end the process.
     let mut expired = Process::start("expired", "device", &args);
     expired.wait_line("refused: E32");

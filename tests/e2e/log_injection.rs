@@ -139,7 +139,7 @@ fn the_reason_of_a_server_is_one_line_of_the_device_s_log() {
             connection.close(VarInt::from_u32(9999), FORGED.as_bytes());
         }
     });
-    let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/5"];
+    let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/5", "--data", "digits"];
     let mut device = fleet::process::Process::start("cam-1", "device", &args);
     device.wait_line("link lost (");
     expect_one_line(&device.output(), "link lost (");

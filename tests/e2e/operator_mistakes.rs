@@ -78,8 +78,11 @@ fn a_directory_without_a_gateway_is_reported() {
 fn wrong_arguments_of_a_device_are_reported() {
     let gateway = Gateway::new("", &["cam-1"]);
     let good = gateway.text("cam-1.pem");
-    let run = |args: &[&str]| Process::start("device", "device", &[&["run"], args].concat()).fail();
+    let plain = |args: &[&str]| Process::start("device", "device", &[&["run"], args].concat()).fail();
+    let run = |args: &[&str]| plain(&[args, &["--data", "digits"]].concat());
 
+    let output = plain(&["--identity", &good]);
+    assert!(output.contains("no samples are given") && output.contains("--data digits"), "{output}");
     let output = run(&["--identity", &gateway.text("nobody.pem")]);
     assert!(output.contains("nobody.pem"), "{output}");
     fs::write(gateway.path("text.pem"), "no certificate").unwrap();
@@ -93,7 +96,7 @@ fn wrong_arguments_of_a_device_are_reported() {
     assert!(output.contains("--server nowhere"), "{output}");
     let output = run(&["--identity", &good, "--server", "127.0.0.1:9", "--give-up-after", "1"]);
     assert!(output.contains("check that it is running"), "{output}");
-    let output = run(&["--identity", &good, "--csv", &gateway.text("none.csv")]);
+    let output = plain(&["--identity", &good, "--data", &gateway.text("none.csv")]);
     assert!(output.contains("none.csv"), "{output}");
 }
 
@@ -117,7 +120,7 @@ fn a_closed_output_pipe_is_not_an_error() {
         &["gateway", "export", "--dir", &dir, "--out", &out, "--format", "json"],
         &["codes"],
         &["codes", "--format", "json"],
-        &["board", "shard", "--share", "0/14", "--out", &shard],
+        &["board", "shard", "--data", "digits", "--share", "0/14", "--out", &shard],
         &["model", "zoo"],
         &["sim", "run", "--list"],
         &["sim", "data", "list"],

@@ -80,7 +80,7 @@ async fn first_frame(gateway: &Gateway, protocol: &[u8]) -> Vec<u8> {
     let endpoint = listen_as(&authority, ([127, 0, 0, 1], 0).into(), &[protocol]).unwrap();
     let server = endpoint.local_addr().unwrap().to_string();
     let identity = gateway.text("cam-1.pem");
-    let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5"];
+    let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5", "--data", "digits"];
     let _device = Process::start("cam-1", "device", &args);
     let connection = in_time("a device", endpoint.accept()).await.unwrap().await.unwrap();
     let (_send, mut receive) = in_time("a stream", connection.accept_bi()).await.unwrap();
@@ -115,7 +115,8 @@ fn a_device_waits_for_a_gateway_without_a_common_version() {
         let endpoint = listen_as(&authority, lasting_address().parse().unwrap(), &[b"fairtier/99"]).unwrap();
         let server = endpoint.local_addr().unwrap().to_string();
         let identity = gateway.text("cam-1.pem");
-        let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5"];
+        let args =
+            ["run", "--server", &server, "--identity", &identity, "--share", "0/5", "--data", "digits"];
         let mut device = Process::start("cam-1", "device", &args);
         for _ in 0..2 {
             let incoming = in_time("a device", endpoint.accept()).await.unwrap();

@@ -116,7 +116,19 @@ fn a_reconnected_device_is_not_ended_by_its_old_connection() {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let relay = Relay::start(&serving.address, 1, Weather::FAIR);
     let (identity, address) = (gateway.text("cam-0.pem"), relay.address());
-    let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/3", "--silence", "2"];
+    let args = [
+        "run",
+        "--server",
+        &address,
+        "--identity",
+        &identity,
+        "--data",
+        "digits",
+        "--share",
+        "0/3",
+        "--silence",
+        "2",
+    ];
     let mut device = Process::start("cam-0", "device", &args);
     gateway.wait_committed(3);
     for lost in 1..=2 {

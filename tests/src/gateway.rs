@@ -97,22 +97,16 @@ impl Gateway {
         Process::start("aggregator", "gateway", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"]).fail()
     }
 
-    /// Starts `fairtier device run` with a share of the digits.
+    /// Starts `fairtier device run` with a share of the digits, unless `more` names other samples.
     pub fn device(&self, serving: &Serving, name: &str, share: &str, more: &[&str]) -> Process {
         let identity = self.identity(name);
         let identity = identity.to_str().unwrap();
-        let args = [
-            "run",
-            "--server",
-            &serving.address,
-            "--identity",
-            identity,
-            "--share",
-            share,
-            "--data-seed",
-            "7",
-        ];
-        Process::start(name, "device", &[&args, more].concat())
+        let args = ["run", "--server", &serving.address, "--identity", identity, "--data-seed", "7"];
+        let data = match more.iter().any(|arg| ["--csv", "--data", "--images"].contains(arg)) {
+            true => &["--share", share][..],
+            false => &["--share", share, "--data", "digits"],
+        };
+        Process::start(name, "device", &[&args, data, more].concat())
     }
 
     /// The status after the last round, if there was one.

@@ -25,6 +25,7 @@ fn rule(key: &'static str, value: impl Display, holds: bool, why: &'static str) 
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.schema()?;
         self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
         let mut rules = training(&self.training, self.run.rounds);
         rules.extend(self.rounds());

@@ -39,7 +39,8 @@ pub enum QuicError {
 }
 
 /// The protocols that the server speaks.
-pub(super) const PROTOCOLS: [&[u8]; 4] = [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN];
+pub(super) const PROTOCOLS: [&[u8]; 5] =
+    [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN, common::schema::ALPN];
 
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
     listen_as(authority, address, &PROTOCOLS)

@@ -35,6 +35,10 @@ pub enum RunError {
     FixedTier { device: String, tier: usize, tiers: usize },
     #[error("{code}: tier {tier} needs messages of {need} bytes, server.max_message = {max}: raise it, or choose a smaller model or another codec", code = Code::BadConfig)]
     MaxMessage { tier: usize, need: u64, max: u32 },
+    #[error("{code}: the model has {model} {what}, the columns of [data] make {schema}: correct [data], or use another model", code = Code::BadConfig)]
+    Schema { what: &'static str, model: usize, schema: usize },
+    #[error("{code}: [data] is not that of the stored run; use the stored run's, or another directory", code = Code::BadConfig)]
+    OtherSchema,
     #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]
     RoundedConstants { tier: usize },
     #[error("{code}: {0}", code = .0.code())]

@@ -85,6 +85,19 @@ pub fn open_method(registry: &Registry, config: &Config) -> Result<Method, Strat
     registry.method(&config.strategy.name, config.strategy.params.clone().into())
 }
 
+/// Checks that the columns of the schema are as many numbers as the model takes and gives.
+pub(super) fn check_schema(config: &Config, model: &TieredModel) -> Result<(), RunError> {
+    let Some(schema) = config.schema()? else { return Ok(()) };
+    let sizes = [
+        ("inputs", model.graph.inputs(), schema.inputs()),
+        ("outputs", model.graph.outputs(), schema.outputs()),
+    ];
+    match sizes.into_iter().find(|(_, model, schema)| model != schema) {
+        Some((what, model, schema)) => Err(RunError::Schema { what, model, schema }),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), RunError> {
     match config.devices.iter().find(|(_, tier)| tier.index() >= tiers) {
         Some((device, tier)) => {

@@ -40,7 +40,9 @@ pub(super) fn load_or_begin(
 ) -> Result<SavedRun, RunError> {
     let model = fingerprint(model);
     if let Some(saved) = store.load(&model)? {
-        return Ok(saved);
+        // Devices that read their files in another way would undo what the run has learned.
+        let stored = Config::parse(&saved.run.config).ok().and_then(|stored| stored.data);
+        return if stored == config.data { Ok(saved) } else { Err(RunError::OtherSchema) };
     }
     let run = RunRecord {
         run: RunId(RandomState::new().hash_one(std::time::SystemTime::now())),

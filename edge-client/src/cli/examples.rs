@@ -4,13 +4,13 @@ pub(super) const DEVICE: &str = "\
 Examples:
   fairtier device enroll --server 192.168.1.10:4433 --token cam-1:..
       get this device's identity, cam-1.pem
-  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem
+  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem --data digits
       take part with the built-in digits
-  fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
+  fairtier device run --server gw:4433 --identity cam-1.pem --data samples.csv --schema fairtier.toml --ram 256k
       take part with own data, within 256 KiB of memory
   fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
             also report groups, for strategies that equalise them
-  fairtier device run --server gw:4433 --identity cam-1.pem --save-model model.onnx
+  fairtier device run --server gw:4433 --identity cam-1.pem --data digits --save-model model.onnx
       and keep the device's sub-model
   fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
       carry boards on serial ports to the gateway
@@ -19,18 +19,18 @@ Examples:
 
 pub(super) const BOARD: &str = "\
 Examples:
-  fairtier board shard --share 0/14 --out m4.shard
+  fairtier board shard --data digits --share 0/14 --out m4.shard
       samples for a board: the first of 14 parts of the built-in digits
   fairtier board flash mps2-an386 --identity m4.board --shard m4.shard --serial unix:boards.sock
       start an emulated board that is plugged into the bridge's socket
-  fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
+  fairtier board provision /dev/ttyACM0 --identity m4.board --data digits --share 0/14
       give a board samples over the serial line
   fairtier board monitor /dev/ttyACM0
             print the status of a board";
 
 pub(super) const RUN: &str = "\
 Examples:
-  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem    with the built-in digits, until the run is over
+  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem --data digits    until the run is over
   fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
   fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
             send at most 50 answers, all with noise, each with an epsilon of at most 2
@@ -58,7 +58,7 @@ No bridge may have the port open.";
 
 pub(super) const PROVISION: &str = "\
 Examples:
-  fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
+  fairtier board provision /dev/ttyACM0 --identity m4.board --data digits --share 0/14
   fairtier board provision unix:board.sock --identity m4.board --shard m4.shard
 
 `fairtier gateway enroll --serial` writes the board identity: a board accepts samples only from a holder of its key. It keeps them
@@ -66,7 +66,7 @@ in RAM, so they are lost at a reset. No bridge may have the port open.";
 
 pub(super) const SHARD: &str = "\
 Examples:
-  fairtier board shard --share 0/14 --out m4.shard                 the first of 14 parts of the built-in digits
+  fairtier board shard --data digits --share 0/14 --out m4.shard                 the first of 14 parts of the built-in digits
   fairtier board shard --csv samples.csv --levels 255 --out m4.shard";
 
 pub(super) const ENROLL: &str = "\
@@ -82,4 +82,4 @@ Examples:
 pub(super) const PREDICT: &str = "\
 Examples:
   fairtier device predict --model model.onnx --csv samples.csv
-  fairtier device predict --model model.onnx --show 0 --format json";
+  fairtier device predict --model model.onnx --data digits --show 0 --format json";

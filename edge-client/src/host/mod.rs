@@ -17,6 +17,7 @@ mod pull;
 mod quic;
 pub mod refusals;
 mod renewal;
+pub mod schema;
 mod verify;
 
 pub use backoff::ReconnectBackoff;

@@ -7,7 +7,6 @@ const MOVED: &[(&str, &str)] = &[
     ("check", "model check"),
     ("combine", "round combine"),
     ("compare", "sim compare"),
-    ("data", "sim data"),
     ("enroll", "gateway enroll` or `fairtier device enroll"),
     ("export", "gateway export` or `fairtier model export"),
     ("figures", "board figures"),
@@ -103,7 +102,10 @@ mod tests {
                     Some(said) => {
                         assert!(expected.iter().any(|new| said.contains(&format!("`{new}`"))), "{said}");
                     }
-                    None => assert_eq!(expected, [format!("fairtier {command}")], "{old} is not refused"),
+                    // `codes` has kept its name; `data` names another group now.
+                    None => {
+                        assert!(crate::command().find_subcommand(command).is_some(), "{old} is not refused")
+                    }
                 }
                 checked += 1;
             }

@@ -1,4 +1,4 @@
-//! Samples from files: IDX (the format of MNIST) and CSV, plain or compressed with gzip.
+//! Samples from files: CSV, NumPy, IDX (the format of MNIST) and folders of images, plain or compressed with gzip.
 //!
 //! Sizes in headers are not trusted: memory grows with the bytes that are really read, up to [`LIMIT`]. Every error names the
 //! file, and the line where there are lines.
@@ -14,11 +14,19 @@ use flate2::bufread::MultiGzDecoder;
 use super::DataError;
 
 mod csv;
+#[cfg(feature = "images")]
+mod folder;
+mod format;
 mod idx;
+mod numpy;
 mod rows;
 
 pub use csv::{BadColumn, CsvColumn, CsvOptions, csv};
+#[cfg(feature = "images")]
+pub use folder::{FolderImages, folder, folder_images};
+pub use format::Format;
 pub use idx::{IdxImages, idx, idx_images};
+pub use numpy::{npy, npy_array, npz, npz_arrays};
 pub use rows::{CsvRow, CsvRows};
 
 /// Most bytes that are read from one file, after decompression.
@@ -97,6 +105,12 @@ impl BoundedFile {
         read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
         self.check_limit()?;
         Ok(bytes)
+    }
+
+    /// The first bytes, without consuming them.
+    fn start(&mut self) -> Result<&[u8], LoadError> {
+        let (path, reader) = (&self.path, &mut self.reader);
+        reader.fill_buf().map_err(|source| LoadError::Read { path: path.clone(), source })
     }
 
     fn check_limit(&self) -> Result<(), LoadError> {

@@ -7,6 +7,7 @@
 //! | `digits` | feature `digits`: 5,620 handwritten digits | `digits` |
 //! | `VecShard`, `Samples` | `host`: samples in memory | `samples` |
 //! | `load` | `host`: IDX and CSV files | `load` |
+//! | `schema` | `host`: what the columns of a file mean | `schema` |
 //! | `partition` | `host`: one data set divided among many devices | `partition` |
 
 mod bytes;
@@ -18,6 +19,8 @@ pub mod load;
 pub mod partition;
 #[cfg(feature = "host")]
 mod samples;
+#[cfg(feature = "host")]
+pub mod schema;
 mod shard;
 
 pub use bytes::{BytesShard, Images};

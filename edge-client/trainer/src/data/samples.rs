@@ -69,6 +69,12 @@ impl Samples {
     /// Sets which of `count` attributes each sample has; groups are label x attribute. There are at least two classes, even if
     /// this device has samples of only one.
     pub fn with_attributes(self, attributes: &[u32], count: u32) -> Result<Self, DataError> {
+        let classes = self.classes().max(2);
+        self.with_attributes_of(attributes, count, classes)
+    }
+
+    /// As [`with_attributes`](Self::with_attributes), where the fleet has this many classes.
+    pub fn with_attributes_of(self, attributes: &[u32], count: u32, classes: u32) -> Result<Self, DataError> {
         let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row[0]);
         if attributes.len() != self.len() || rows.len() != self.len() {
             let (features, inputs) = (self.features.len(), self.inputs);
@@ -84,7 +90,7 @@ impl Samples {
             group.filter(|_| attribute < count).ok_or(wrong(index, attribute))
         };
         let groups = rows.zip(attributes).enumerate().map(group).collect::<Result<_, _>>()?;
-        let group_count = self.classes().max(2).saturating_mul(count);
+        let group_count = classes.max(self.classes()).saturating_mul(count);
         Ok(Self { group_count, ..self.with_groups(groups)? })
     }
 

@@ -1,13 +1,13 @@
 //! Numbers in text: one sample per line, columns separated by comma, semicolon or tab, whichever the first line has.
 //!
-//! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on. One may be an
+//! A first line of names alone is a header; one with some numbers or gaps is neither header nor sample, and refused. One column is the label, a whole number from 0 on. One may be an
 //! attribute (such as sex or site), a whole number below a given count. All others are features. Names of classes are
 //! refused, because devices could not agree on their numbers.
 
 use std::{path::Path, str::FromStr};
 
 use super::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError, MAX_CLASSES};
-use crate::data::Samples;
+use crate::data::{Samples, schema::MISSING};
 
 /// How columns become samples.
 #[derive(Clone, PartialEq, Debug)]
@@ -104,7 +104,7 @@ impl CsvTable<'_> {
         let columns = match self.columns {
             Some(columns) => columns,
             None => {
-                let header = row.iter().any(|field| field.parse::<f64>().is_err());
+                let header = is_header(row)?;
                 let columns = self.locate(row.len(), header.then_some(row))?;
                 self.columns = Some(columns);
                 if header {
@@ -146,6 +146,23 @@ impl CsvTable<'_> {
             return Err(format!("column {} cannot be both label and attribute", label + 1));
         }
         Ok(Columns { count, label, attribute })
+    }
+}
+
+/// A sample with a gap or a word must not pass for a header, because it would be dropped.
+fn is_header(row: &CsvRow) -> Result<bool, String> {
+    let is_number = |field: &str| field.parse::<f64>().is_ok();
+    let is_gap = |field: &str| MISSING.iter().any(|gap| gap.eq_ignore_ascii_case(field));
+    let numbers = row.iter().filter(|field| is_number(field)).count();
+    let odd = row.iter().position(|field| !is_number(field) && (numbers > 0 || is_gap(field)));
+    match odd {
+        Some(at) => Err(format!(
+            "column {} is `{}`, not a number; a header has no numbers and no gaps. For files with words or gaps write a schema: \
+             fairtier data schema --from FILE",
+            at + 1,
+            excerpt(&row[at])
+        )),
+        None => Ok(numbers == 0),
     }
 }
 
@@ -273,6 +290,21 @@ mod tests {
         assert!(text("12\n", "last").contains("at least one feature and a label"));
         assert_eq!(text("a,b\n", "last"), "data.csv: holds no samples");
         assert_eq!(text("", "last"), "data.csv: holds no samples");
+    }
+
+    #[test]
+    fn a_first_sample_with_a_gap_or_a_word_is_no_header() {
+        let text = |text: &str| load(text, "last", 1.0).unwrap_err();
+        for (line, named) in [
+            ("1,?,0\n", "column 2 is `?`"),
+            ("?,a,b\n", "column 1 is `?`"),
+            ("1,2,idle\n", "column 3 is `idle`"),
+        ] {
+            let error = text(&format!("{line}1,2,0\n"));
+            assert!(error.starts_with("data.csv:1: ") && error.contains(named), "{error}");
+            assert!(error.contains("fairtier data schema"), "{error}");
+        }
+        assert!(text("a,,b\n1,2,3\n").contains("column 2 is ``"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Sizes and offsets are read from the central directory, because NumPy does not set them in the local headers.
 
-use common::wire::Crc32;
+use crate::wire::Crc32;
 
 use super::NpyError;
 

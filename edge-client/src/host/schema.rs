@@ -1,0 +1,152 @@
+//! Gets the fleet's schema from the gateway, and agrees on scales, before the device joins.
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use common::{
+    Code, DeviceId,
+    schema::{ALPN, ColumnScale, MAX_BYTES, SchemaAnswer, SchemaQuestion},
+    wire,
+};
+use quinn::VarInt;
+
+use super::{
+    ReconnectBackoff,
+    identity::Identity,
+    quic::{self, LinkError},
+};
+use crate::data::schema::{DecodeError, Schema};
+
+/// Time between two questions for a scale that is not agreed on yet.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a device gets no schema.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
+pub enum SchemaLinkError {
+    #[error("cannot open a socket: {0}")]
+    Socket(io::Error),
+    #[error("the gateway tells no schema: {0}")]
+    Refused(Code),
+    #[error("no schema from the gateway: {0}; check that it is running, and --server")]
+    GaveUp(String),
+    #[error("the gateway's schema: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("the gateway's scales do not fit its schema; update the older of gateway and device")]
+    Scales,
+}
+
+/// The schema that a gateway tells.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ToldSchema {
+    /// As in the configuration of the gateway.
+    pub schema: Schema,
+    /// With the scales of the fleet, once they are agreed on.
+    pub scaled: Option<Schema>,
+}
+
+/// How a device reaches the gateway before it joins.
+#[derive(Copy, Clone, Debug)]
+pub struct SchemaLink<'a> {
+    /// Address of the gateway.
+    pub server: SocketAddr,
+    /// Who the device is.
+    pub identity: &'a Identity,
+    /// Its name, from which pauses follow.
+    pub device: &'a DeviceId,
+    /// Idle timeout of the link.
+    pub silence: Duration,
+    /// How long to try; forever if not given.
+    pub give_up_after: Option<Duration>,
+}
+
+impl SchemaLink<'_> {
+    /// The schema of the run, if it has one.
+    pub async fn schema(&self) -> Result<Option<ToldSchema>, SchemaLinkError> {
+        let answer = self.ask(&SchemaQuestion::default()).await?;
+        if answer.schema.is_empty() {
+            return Ok(None);
+        }
+        let schema = Schema::decode(&answer.schema)?;
+        let scaled = match answer.scales.is_empty() {
+            true => None,
+            false => Some(resolve(&schema, &answer.scales)?),
+        };
+        Ok(Some(ToldSchema { schema, scaled }))
+    }
+
+    /// Tells the gateway what this device's file holds, and waits until the fleet has agreed on its scales.
+    pub async fn agree(
+        &self,
+        schema: &Schema,
+        summaries: Vec<ColumnScale>,
+    ) -> Result<Schema, SchemaLinkError> {
+        let (question, mut told) = (SchemaQuestion { summaries }, false);
+        loop {
+            let answer = self.ask(&question).await?;
+            if !answer.scales.is_empty() {
+                return resolve(schema, &answer.scales);
+            }
+            if !std::mem::replace(&mut told, true) {
+                tracing::info!("waiting until enough devices have told the range of their columns");
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Asks until there is an answer. A refusal of an authenticated gateway is final.
+    async fn ask(&self, question: &SchemaQuestion) -> Result<SchemaAnswer, SchemaLinkError> {
+        let (began, mut backoff) = (Instant::now(), ReconnectBackoff::new(self.device));
+        loop {
+            let problem = match self.ask_once(question).await? {
+                Ok(answer) => return Ok(answer),
+                Err(LinkError::Refused(code @ (Code::UnknownDevice | Code::BadMessage))) => {
+                    return Err(SchemaLinkError::Refused(code));
+                }
+                Err(error) => error.to_string(),
+            };
+            if self.give_up_after.is_some_and(|limit| began.elapsed() >= limit) {
+                return Err(SchemaLinkError::GaveUp(problem));
+            }
+            let pause = backoff.pause(false);
+            tracing::warn!(
+                "no schema from the gateway: {problem}; next attempt in {:.1} s",
+                pause.as_secs_f32()
+            );
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        question: &SchemaQuestion,
+    ) -> Result<Result<SchemaAnswer, LinkError>, SchemaLinkError> {
+        let endpoint = quic::endpoint(self.server).map_err(SchemaLinkError::Socket)?;
+        let exchange = async {
+            let connection =
+                quic::connect(&endpoint, self.server, self.identity, &[ALPN], self.silence).await?;
+            let (mut send, mut receive) = connection.open_bi().await?;
+            let lost = |error: &dyn std::fmt::Display| LinkError::lost(error);
+            let bytes = postcard::to_extend(question, Vec::new()).map_err(|error| lost(&error))?;
+            send.write_all(&bytes).await.map_err(|error| lost(&error))?;
+            send.finish().map_err(|error| lost(&error))?;
+            let answer = receive
+                .read_to_end(MAX_BYTES)
+                .await
+                .map_err(|error| connection.close_reason().map_or_else(|| lost(&error), LinkError::from))?;
+            connection.close(VarInt::from_u32(0), b"");
+            wire::message(&answer).map_err(|error| lost(&error))
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
+        Ok(answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into()))))
+    }
+}
+
+fn resolve(schema: &Schema, scales: &[ColumnScale]) -> Result<Schema, SchemaLinkError> {
+    let scales: Vec<(f32, f32)> = scales.iter().map(|scale| (scale.mean, scale.deviation)).collect();
+    schema.with_scales(&scales).ok_or(SchemaLinkError::Scales)
+}
