@@ -208,7 +208,7 @@ impl ColumnText {
         };
         let (levels, classes) = (levels.unwrap_or_default(), classes.unwrap_or_default());
         let kind = match kind {
-            KindText::Number => Kind::Number { missing: number(&name, missing)?, scaling },
+            KindText::Number => Kind::Number { missing: number(&name, missing.as_ref())?, scaling },
             KindText::Category => Kind::Category { missing: level(&name, missing, &levels)?, levels },
             KindText::Label => Kind::Label { classes },
             KindText::Target => Kind::Target { scaling },
@@ -250,11 +250,11 @@ impl ColumnText {
     }
 }
 
-fn number(column: &str, missing: Option<MissingText>) -> Result<Missing<f32>, TextError> {
+fn number(column: &str, missing: Option<&MissingText>) -> Result<Missing<f32>, TextError> {
     Ok(match missing {
         None | Some(MissingText::Refuse) => Missing::Refuse,
         Some(MissingText::Mean) => Missing::Mean,
-        Some(MissingText::Constant(ConstantText::Number(value))) => Missing::Constant(value as f32),
+        Some(MissingText::Constant(ConstantText::Number(value))) => Missing::Constant(*value as f32),
         Some(MissingText::Constant(ConstantText::Level(_))) => {
             return Err(SchemaError::Constant(column.to_owned()).into());
         }
