@@ -106,7 +106,7 @@ impl FleetSchema {
         if complete && self.columns() > 0 && told.agreed.is_empty() {
             told.devices.insert(device.clone(), question.summaries.clone());
             if told.devices.len() >= self.needed {
-                let scales = agree(self.columns(), told.devices.values());
+                let scales = agree(self.columns(), &told.devices.values());
                 let record =
                     Recorded { schema: self.digest()?, devices: told.devices.len(), scales: scales.clone() };
                 let failed = |source| ScalesError::File { path: self.file.clone(), source };
@@ -128,7 +128,7 @@ fn usable(scale: &ColumnScale) -> bool {
 /// One scale per column.
 fn agree<'a>(
     columns: usize,
-    devices: impl Iterator<Item = &'a Vec<ColumnScale>> + Clone,
+    devices: &(impl Iterator<Item = &'a Vec<ColumnScale>> + Clone),
 ) -> Vec<ColumnScale> {
     let column = |at: usize| {
         let of =
@@ -179,7 +179,7 @@ mod tests {
     fn scale(told: &[(f32, f32)]) -> ColumnScale {
         let devices: Vec<_> =
             told.iter().map(|&(mean, deviation)| vec![ColumnScale { mean, deviation }]).collect();
-        agree(1, devices.iter())[0]
+        agree(1, &devices.iter())[0]
     }
 
     #[test]

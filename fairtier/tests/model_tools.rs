@@ -206,11 +206,10 @@ fn check_says_what_is_wrong() {
         "{labels}"
     );
 
-    // A rate of 0.7 leaves a number of channels that is not divisible by three groups.
-    let norm = models(&["check", &text(&fixture("group-norm.graph.onnx")), "--tiers", "1,0.7"]);
-    let shown = String::from_utf8_lossy(&norm.stdout).into_owned();
-    assert_eq!(norm.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("tier 0.7: cannot be sliced") && shown.contains("explicit widths"), "{shown}");
+    let grouped = models(&["check", &text(&fixture("conv-groups.graph.onnx")), "--tiers", "1,0.7"]);
+    let shown = String::from_utf8_lossy(&grouped.stdout).into_owned();
+    assert_eq!(grouped.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("tier 0.7: cannot be sliced") && shown.contains("fall into groups"), "{shown}");
 
     let right = models(&["check", "digits-mlp", "--tiers", "1,0.5"]);
     let shown = String::from_utf8_lossy(&right.stdout).into_owned();

@@ -5,9 +5,10 @@
 
 extern crate fairtier_models as models;
 
-use common::rng::Rng;
+use common::{plan::Activation, rng::Rng};
 use models::{
     Graph,
+    graph::Op,
     infer::{InferError, TractModel},
     onnx::{ExportOptions, export},
     zoo,
@@ -80,6 +81,10 @@ fn a_hundred_random_models() {
     let (mut agreed, mut refused) = (0, 0);
     for seed in 0.. {
         let (graph, parameters) = zoo::random(seed);
+        // tract 0.23 leaves out the factor `alpha` of Celu.
+        if graph.nodes().iter().any(|node| matches!(node.op, Op::Activate(Activation::Celu { .. }))) {
+            continue;
+        }
         match agrees(&format!("seed {seed}: {graph:?}"), &graph, &parameters, 3) {
             Ok(()) => agreed += 1,
             // tract 0.23 cannot run some small GRUs ("xw not contiguous").

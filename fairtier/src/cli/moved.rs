@@ -104,7 +104,7 @@ mod tests {
                     }
                     // `codes` has kept its name; `data` names another group now.
                     None => {
-                        assert!(crate::command().find_subcommand(command).is_some(), "{old} is not refused")
+                        assert!(crate::command().find_subcommand(command).is_some(), "{old} is not refused");
                     }
                 }
                 checked += 1;
