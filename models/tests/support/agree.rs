@@ -62,15 +62,17 @@ pub fn agree<T: Copy + Into<f64>>(
 
 /// The largest difference, where `got` may be the transposed of `wanted`.
 fn difference(shape: &[usize], got: &[f64], wanted_shape: &[usize], wanted: &[f64]) -> f64 {
-    let turned: Vec<f64>;
     let without_ones = |shape: &[usize]| shape.iter().copied().filter(|&size| size != 1).collect::<Vec<_>>();
-    let wanted = match (without_ones(shape)[..].to_vec(), without_ones(wanted_shape)) {
-        (a, b) if a == b => wanted,
-        (a, b) if a.len() == 2 && b.len() == 2 && a[0] == b[1] && a[1] == b[0] => {
-            turned = (0..wanted.len()).map(|at| wanted[at % a[1] * b[1] + at / a[1]]).collect();
-            &turned
+    let (ours, theirs) = (without_ones(shape), without_ones(wanted_shape));
+    let worst = |wanted: &[f64]| got.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let straight = if ours == theirs { worst(wanted) } else { f64::INFINITY };
+    let turned = match (&ours[..], &theirs[..]) {
+        ([rows, columns], [c, r]) if rows == r && columns == c => {
+            let turned: Vec<f64> =
+                (0..wanted.len()).map(|at| wanted[at % columns * rows + at / columns]).collect();
+            worst(&turned)
         }
-        _ => return f64::INFINITY,
+        _ => f64::INFINITY,
     };
-    got.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    straight.min(turned)
 }
