@@ -196,7 +196,7 @@ fn check_says_what_is_wrong() {
     }
     let shown = report(&models(&["check", &refused, "--format", "json"]));
     assert_eq!((&shown["right"], shown["node"]["op"].as_str()), (&Value::Bool(false), Some("Sqrt")));
-    assert!(shown["node"]["advice"].as_str().unwrap().contains("before the model"));
+    assert!(shown["advice"].as_str().unwrap().contains("before the model"));
 
     let labels =
         report(&models(&["check", &text(&fixture("sklearn-mlp.onnx")), "--tiers", "1", "--format", "json"]));

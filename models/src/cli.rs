@@ -159,6 +159,12 @@ pub struct PlanArgs {
     /// List every buffer
     #[arg(long)]
     pub buffers: bool,
+    /// Training samples of a device: prints the work of a round, and the share of a fairness target in it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub samples: Option<u32>,
+    /// Passes over the samples in a round
+    #[arg(long, default_value_t = 1, requires = "samples", value_parser = clap::value_parser!(u16).range(1..))]
+    pub epochs: u16,
 }
 
 #[derive(Debug, Args)]

@@ -61,6 +61,7 @@ impl From<TractError> for InferError {
 }
 
 impl TractModel {
+    /// Reads the bytes of an ONNX file.
     pub fn load(bytes: &[u8]) -> Result<Self, InferError> {
         let import = import(bytes)?;
         let graph = &import.graph;

@@ -28,7 +28,9 @@ fn a_model_in_two_files_is_trained_and_exported_as_one() {
         gateway.device(&serving, "wide", "0/2", &[]),
         gateway.device(&serving, "narrow", "1/2", &["--ram", &narrow]),
     ];
-    devices.map(Process::succeed);
+    devices.into_iter().for_each(|device| {
+        device.succeed();
+    });
     serving.process.succeed();
 
     let history = gateway.history();

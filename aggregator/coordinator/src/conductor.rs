@@ -39,11 +39,13 @@ mod dropouts;
 mod finish;
 mod guard_log;
 pub mod state;
+mod target_log;
 mod traffic;
 mod view;
 
 use dropouts::Dropouts;
 use guard_log::GuardLog;
+use target_log::TargetLog;
 
 /// What devices have delivered, as the conductor reads it.
 pub trait Deliveries {
@@ -170,6 +172,7 @@ pub struct Conductor {
     pub run: RunState,
     round: Option<OpenRound>,
     guard_log: GuardLog,
+    target_log: TargetLog,
 }
 
 /// The open round.
@@ -207,7 +210,7 @@ pub struct Reopened {
 impl Conductor {
     /// A conductor without an open round.
     pub fn new(run: RunState) -> Self {
-        Self { run, round: None, guard_log: GuardLog::default() }
+        Self { run, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
     }
 
     /// A round begins. `wanted`: the updates of each tier that are enough; empty: all.

@@ -35,7 +35,6 @@ fn show(dir: &Path, format: Format) -> Result<()> {
         let next = "set one with `fairtier gateway fairness --target 0.3 --dir";
         bail!("{shown}: the last round has no fairness target; {next} {shown}`, then start the server again");
     }
-    let capped = capped(&report);
     if format == Format::Json {
         let line = |line: &FairnessLine| {
             let mut shown = json!(line);
@@ -44,7 +43,7 @@ fn show(dir: &Path, format: Format) -> Result<()> {
             shown
         };
         let lines: Vec<Value> = lines.iter().map(line).collect();
-        let json = json!({ "round": report["round"], "fairness": lines, "guard_capped": capped });
+        let json = json!({ "round": report["round"], "fairness": lines });
         return Ok(print(&format!("{json}\n"))?);
     }
     let mut text = String::new();
@@ -53,9 +52,6 @@ fn show(dir: &Path, format: Format) -> Result<()> {
         for note in [line.advice()].into_iter().chain(line.notes()) {
             let _ = writeln!(text, "  {}", wrap(&note, 2, COLUMNS));
         }
-    }
-    if let Some(note) = guard_note(capped) {
-        let _ = writeln!(text, "{}", wrap(&note, 0, COLUMNS));
     }
     Ok(print(&text)?)
 }
@@ -67,21 +63,6 @@ pub(super) fn lines(report: &Value) -> Result<Vec<FairnessLine>> {
         lines => serde_json::from_value(lines.clone())
             .context("the report's `fairness` is damaged, or of another version"),
     }
-}
-
-/// What the guard has to do with a target that is not reached.
-pub(super) fn guard_note(capped: usize) -> Option<String> {
-    let devices = if capped == 1 { "device" } else { "devices" };
-    let note = format!(
-        "the guard caps {capped} {devices} (guard.share); the target may be out of reach because of it"
-    );
-    (capped > 0).then_some(note)
-}
-
-/// Devices that would have counted more without the guard.
-pub(super) fn capped(report: &Value) -> usize {
-    let lines = report["guard"].as_array().map_or(&[][..], Vec::as_slice);
-    lines.iter().filter(|line| line["what"] == "share").count()
 }
 
 /// The report of the last round: of the status file, or else of the history.
@@ -138,16 +119,6 @@ pub(super) fn parse_target(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_guard_is_named_only_where_it_caps_shares() {
-        let report = json!({ "guard": [{ "what": "share" }, { "what": "loss" }, { "what": "share" }] });
-        assert_eq!((capped(&report), capped(&json!({}))), (2, 0));
-        assert!(
-            guard_note(2).is_some_and(|note| note.starts_with("the guard caps 2 devices (guard.share);"))
-        );
-        assert_eq!(guard_note(0), None);
-    }
 
     #[test]
     fn targets_that_are_no_target() {

@@ -194,7 +194,7 @@ fn shown(lines: &[ReplayedLine]) -> String {
             format!("{:.4}", line.integrator),
             format!("{:.4}", line.position),
             format!("{:.4}", line.value),
-            line.status.words(),
+            line.status_words(),
         ]
     };
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -212,7 +212,8 @@ fn shown(lines: &[ReplayedLine]) -> String {
 
 fn csv(lines: &[ReplayedLine]) -> String {
     let mut text = String::from(
-        "round,knob,tier,measured,squared,target,integrator,position,value,next_value,status,certified,bound\n",
+        "round,knob,tier,measured,squared,target,integrator,position,value,next_value,status,certified,bound,\
+         resolution,within_noise\n",
     );
     let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
     for ReplayedLine { round, line } in lines {
@@ -220,10 +221,11 @@ fn csv(lines: &[ReplayedLine]) -> String {
         let (measured, squared, bound) = (number(line.measured), number(line.squared), number(line.bound));
         let FairnessLine { parameter, target, integrator, position, value, next_value, certified, .. } = line;
         let status = line.status.name();
+        let (limit, within) = (number(line.resolution.map(|found| found.limit)), line.is_within_noise());
         let _ = writeln!(
             text,
             "{round},{parameter},{tier},{measured},{squared},{target},{integrator},{position},{value},{next_value},{status},\
-             {certified},{bound}"
+             {certified},{bound},{limit},{within}"
         );
     }
     text

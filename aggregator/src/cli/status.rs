@@ -214,7 +214,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     Ok(())
 }
 
-/// One line per knob of a fairness target, with the next step where the target is not met.
+/// One line per knob of a fairness target, with the next step where the target is not met or the measurement cannot tell.
 fn show_fairness(text: &mut String, round: &Value) {
     let lines = match fairness::lines(round) {
         Ok(lines) => lines,
@@ -225,13 +225,9 @@ fn show_fairness(text: &mut String, round: &Value) {
     };
     for line in &lines {
         let _ = writeln!(text, "{}", line.summary());
-        if line.status != FairnessStatus::Met {
+        if line.status != FairnessStatus::Met || line.is_within_noise() {
             let _ = writeln!(text, "  {}", wrap(&line.advice(), 2, common::output::COLUMNS));
         }
-    }
-    let missed = lines.iter().any(|line| line.status != FairnessStatus::Met);
-    if let Some(note) = fairness::guard_note(fairness::capped(round)).filter(|_| missed) {
-        let _ = writeln!(text, "  {}", wrap(&note, 2, common::output::COLUMNS));
     }
 }
 

@@ -24,9 +24,9 @@ pub enum RunError {
     #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
     Probe(#[from] ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
-    ModelFile { path: PathBuf, source: models::onnx::ReadError },
+    ModelFile { path: PathBuf, source: Box<models::onnx::ReadError> },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
-    Import { path: PathBuf, source: models::onnx::ImportError },
+    Import { path: PathBuf, source: Box<models::onnx::ImportError> },
     #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
     UnknownModel { name: String, known: String },
     #[error("{code}: model.start = \"zero\", but the model has {layers} layers: with more than one of them no weight would ever change", code = Code::BadConfig)]

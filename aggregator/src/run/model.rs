@@ -30,9 +30,9 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
                 let known = zoo::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
                 return Err(RunError::UnknownModel { name: source.clone(), known });
             }
-            let file =
-                onnx::read(&path).map_err(|source| RunError::ModelFile { path: path.clone(), source })?;
-            Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source })?
+            let file = onnx::read(&path)
+                .map_err(|source| RunError::ModelFile { path: path.clone(), source: source.into() })?;
+            Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source: source.into() })?
         }
     };
     if config.model.start == Start::Zero {

@@ -129,7 +129,7 @@ pub fn combine<P: Scalar, U: Updates>(
         varp.learn(cohort, updates)?;
     }
     method.strategy.learn(cohort, earlier);
-    let RoundFairness { lines: fairness, sums: signals } = method.measure(cohort);
+    let RoundFairness { lines: fairness, sums: signals } = method.measure(cohort, &capped);
     let note = |(region, tiers): (RegionId, TierSet)| {
         let holders = cohort.holders(tiers);
         RegionNote {

@@ -11,6 +11,7 @@
 //! | [`gains`] | how fast the controller may move |
 //! | [`controller`] | the rule that moves the knob |
 //! | [`ledger`] | the exact mean error, and the certificate |
+//! | [`resolution`] | what so few devices and samples can tell |
 //! | [`status`], [`mod@line`] | how a target fares, and the lines of a report, also in words |
 //! | [`state`] | what is saved with the model |
 //! | [`mod@replay`], [`history`] | the same over recorded sums, or over the reports of a run |
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::{
     cohort::Cohort,
     error::{FairnessError, StrategyError},
+    guard::CappedShare,
     strategy::{Knob, Strategy},
 };
 
@@ -35,6 +37,7 @@ pub mod ledger;
 pub mod line;
 pub mod meter;
 pub mod replay;
+pub mod resolution;
 pub mod settings;
 pub mod state;
 pub mod status;
@@ -45,8 +48,9 @@ mod words;
 
 use drive::Drive;
 pub use history::{RecordedReport, last_stretch};
-pub use line::FairnessLine;
+pub use line::{Capped, FairnessLine};
 pub use replay::{RecordedRow, Recording, RecordingError, replay};
+pub use resolution::Resolution;
 pub use settings::{FairnessSettings, GainSetting, Measure, Most, ScopeSetting, Signal};
 pub use state::FairnessState;
 pub use status::FairnessStatus;
@@ -125,12 +129,15 @@ impl Fairness {
         self.drives.iter().any(|drive| drive.signal == SignalKind::Training)
     }
 
-    /// Takes in a round that has given a new model.
-    pub fn learn(&mut self, cohort: &Cohort) -> RoundFairness {
+    /// Takes in a round that has given a new model. `capped`: devices that the guard bounds in it.
+    pub fn learn(&mut self, cohort: &Cohort, capped: &[CappedShare]) -> RoundFairness {
         let Some(kind) = self.drives.first().map(|drive| drive.signal) else {
             return RoundFairness::default();
         };
         let signal = RoundSignal::of(cohort, kind);
+        for drive in &mut self.drives {
+            drive.set_capped(Capped::of(capped, drive.tier));
+        }
         RoundFairness { lines: self.observe(&signal), sums: signal.tiers }
     }
 
@@ -173,7 +180,8 @@ impl Fairness {
     /// What must survive a restart.
     pub fn state(&self) -> FairnessState {
         let knobs = self.drives.iter().map(Drive::state).collect();
-        FairnessState { strategy: self.strategy.to_owned(), knobs }
+        let notes = self.drives.iter().map(|drive| drive.notes.clone()).collect();
+        FairnessState { strategy: self.strategy.to_owned(), knobs, notes }
     }
 
     /// Takes up a state. A knob that it does not know, or that measured something else, starts anew. `None` is the state of a
@@ -181,10 +189,10 @@ impl Fairness {
     pub fn set_state(&mut self, state: Option<&FairnessState>) -> Result<(), StrategyError> {
         let saved = state.filter(|state| state.strategy == self.strategy);
         for drive in &mut self.drives {
-            let own = saved.iter().flat_map(|state| &state.knobs).find(|knob| drive.owns(knob));
+            let own = saved.and_then(|state| state.of(|knob| drive.owns(knob)));
             match own {
                 None => drive.reset(),
-                Some(own) if drive.resume(own) => {}
+                Some((own, notes)) if drive.resume(own, &notes) => {}
                 Some(_) => {
                     let why = format!("fairness: the state of `{}` is not possible", drive.knob.parameter);
                     return Err(StrategyError::State { strategy: self.strategy, why });

@@ -22,6 +22,7 @@ use crate::{
     cohort::Cohort,
     error::{FairnessError, StrategyError},
     fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState, RecordedReport, RoundFairness},
+    guard::CappedShare,
     parameter::{not_negative, positive},
     registry::Registry,
     strategy::{Exchange, Needs, Strategy},
@@ -230,9 +231,9 @@ impl Method {
     }
 
     /// Measures a round that has given a new model, and sets the parameters of the next one.
-    pub(crate) fn measure(&mut self, cohort: &Cohort) -> RoundFairness {
+    pub(crate) fn measure(&mut self, cohort: &Cohort, capped: &[CappedShare]) -> RoundFairness {
         let Some(fairness) = &mut self.fairness else { return RoundFairness::default() };
-        let measured = fairness.learn(cohort);
+        let measured = fairness.learn(cohort, capped);
         self.turn();
         measured
     }

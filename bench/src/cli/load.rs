@@ -10,6 +10,7 @@ use std::{
 use crate::load::{
     self, LoadError, LoadOptions, Target,
     bare::{Bare, StreamSetup},
+    target_cost::{self, TargetCost},
 };
 use clap::{Args, ValueEnum};
 use common::Codec;
@@ -24,6 +25,7 @@ Examples:
   fairtier bench load --devices 50 --rounds 20 --reference tuned   bare streams with the aggregator's transport
   fairtier bench load --check                                exit code 1 if a bar is missed
   fairtier bench load --devices 50 --rounds 20 --reference --check --format json | jq .checks
+  fairtier bench load --devices 50 --rounds 40 --fairness 0.3 --pairs 10   what a fairness target costs the gateway
   fairtier bench load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   an aggregator that runs already
 
 Devices hold real connections with their own certificates and follow the whole protocol, but have no data and do not
@@ -37,6 +39,7 @@ with the end of the other side's turn, so it does not count. Additional rounds m
   peak_rss_kb  peak memory of the aggregator is at most 64 MB plus 80 KB for each device (1 KB = 1024 bytes)
   peak_growth  the peak of the last round is at most 5 % above that of the first
   ratio        with --reference: at least 0.6 of the updates per second of the bare streams
+With --fairness the only bar is the cost of a target: at most 3 % more processor time of the gateway per round.
 A bar that is not measured counts as missed. Growth needs two rounds; memory needs a process (--pid with --server).";
 
 /// A number of at least 1.
@@ -64,6 +67,12 @@ pub struct LoadArgs {
     /// Also move the same bytes through bare QUIC streams between two processes, taking turns with the aggregator
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
     reference: Option<LoadSetup>,
+    /// Run in pairs, with this fairness target and without, and print by how much it raises the gateway's processor time
+    #[arg(long, value_name = "DISPARITY", conflicts_with_all = ["reference", "server"], value_parser = target)]
+    fairness: Option<f64>,
+    /// Number of such pairs
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "fairness", value_parser = clap::value_parser!(u32).range(SOME))]
+    pairs: u32,
     /// Use an aggregator that already runs on this machine. Its model, `run.min_devices` and `run.rounds` must match;
     /// with --reference it needs one more round for every five
     #[arg(long, value_name = "ADDRESS", requires = "dir")]
@@ -144,9 +153,13 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
         strategy: args.strategy.clone(),
         reference: args.reference.map(StreamSetup::from),
         target,
+        fairness: None,
         seed: args.seed,
     };
     let quiet = args.quiet;
+    if let Some(target) = args.fairness {
+        return cost(args, &options, target);
+    }
     let progress = move |round: u32, seconds: f64| {
         if !quiet {
             eprintln!("round {round:>4}: {seconds:.3} s");
@@ -163,6 +176,33 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
         let _ = io::stdout().write_all(text.as_bytes());
     })?;
     Ok(text)
+}
+
+/// What a fairness target costs the gateway.
+fn cost(args: &LoadArgs, options: &LoadOptions, target: f64) -> anyhow::Result<String> {
+    let progress = |pair: u32, change: f64| {
+        if !args.quiet {
+            eprintln!("pair {pair:>4}: {:+.1} %", 100.0 * change);
+        }
+    };
+    let cost: TargetCost =
+        runtime()?.block_on(target_cost::compare(options, target, args.pairs, progress))?;
+    let text = match args.format {
+        Format::Json => serde_json::to_string(&cost)? + "\n",
+        Format::Table => cost.table(),
+    };
+    if args.check {
+        cost.check().inspect_err(|_| {
+            let _ = io::stdout().write_all(text.as_bytes());
+        })?;
+    }
+    Ok(text)
+}
+
+/// A fairness target.
+fn target(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "must be a number above 0, for example 0.3".into())
 }
 
 pub fn bare(args: &BareArgs) -> Result<String, LoadError> {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use common::{
     Budget, DeviceId, Instant, TransferId,
-    message::{Assignment, Blob, DataSummary, Hello, Offer, Scalars, Task, ToAggregator, ToDevice},
+    message::{
+        Assignment, Blob, DataSummary, Hello, Offer, Scalars, Task, ToAggregator, ToDevice, Validation,
+    },
     plan::PlanInfo,
     transfer::{Arrival, Incoming, LinkLimits, Outgoing},
     wire::{self, Crc32},
@@ -176,6 +178,7 @@ impl Device {
                 loss_before: loss,
                 loss_after: loss_after.then_some(0.9 * loss),
                 steps: 1,
+                validation: assignment.task.validates().then(|| Validation::new(1.1 * loss, 0.01 * loss)),
                 ..Scalars::default()
             },
         });

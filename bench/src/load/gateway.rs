@@ -36,12 +36,15 @@ pub(super) struct RunningGateway {
 
 /// The configuration. It has one tier, so that every device has the whole model.
 pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
-    let LoadOptions { devices, codec, model, strategy, seed, .. } = options;
+    let LoadOptions { devices, codec, model, strategy, fairness, seed, .. } = options;
+    // There is one tier, so losses of devices are compared.
+    let fairness = fairness
+        .map_or_else(String::new, |target| format!("[fairness]\ntarget = {target}\nscope = \"devices\"\n"));
     let rounds = options.schedule().total();
     let text = format!(
         "[model]\nsource = \"{model}\"\ntiers = [1.0]\n[run]\nrounds = {rounds}\nmin_devices = {devices}\nseed = {seed}\n\
          [strategy]\nname = \"{strategy}\"\n[wire]\ndown = \"{codec}\"\nup = \"{codec}\"\n\
-         [server]\nmax_connections = {most}\nmax_per_address = {most}\n",
+         [server]\nmax_connections = {most}\nmax_per_address = {most}\n{fairness}",
         codec = codec.name(),
         most = devices + 64,
     );

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     Progress,
-    memory::{Memory, Peaks, Phase, Process},
+    memory::{Memory, Peaks, Phase, Process, cpu_seconds},
     turns::Schedule,
 };
 
@@ -47,6 +47,7 @@ pub(super) enum Answer {
 }
 
 pub struct LoadLog {
+    pid: Option<u32>,
     schedule: Schedule,
     progress: Progress,
     state: Mutex<State>,
@@ -56,6 +57,8 @@ struct State {
     memory: Memory<Process>,
     /// Rounds in order; only the last one may be open.
     rounds: Vec<RoundTimes>,
+    /// Processor time of the aggregator when the first round begins, and when the last one ended.
+    cpu: [Option<f64>; 2],
 }
 
 struct RoundTimes {
@@ -78,16 +81,17 @@ impl std::fmt::Debug for LoadLog {
 
 impl LoadLog {
     pub(super) fn new(pid: Option<u32>, schedule: Schedule, progress: Progress) -> Self {
-        let state = State { memory: Memory::new(Process(pid)), rounds: vec![] };
-        Self { schedule, progress, state: Mutex::new(state) }
+        let state = State { memory: Memory::new(Process(pid)), rounds: vec![], cpu: [None; 2] };
+        Self { pid, schedule, progress, state: Mutex::new(state) }
     }
 
     /// A device has heard of this round, so the round before is over.
     pub fn heard(&self, round: u32) {
-        let State { memory, rounds } = &mut *self.state();
+        let State { memory, rounds, cpu } = &mut *self.state();
         if let Some(open) = rounds.last_mut().filter(|last| last.end.is_none() && last.round < round) {
             let end = Instant::now();
             open.end = Some(end);
+            cpu[1] = cpu_seconds(self.pid);
             let last = open.round == self.schedule.total();
             open.peak_rss_kb = memory.enter(if last { Phase::Leaving } else { Phase::Between });
             (self.progress)(open.round, (end - open.since).as_secs_f64());
@@ -102,6 +106,9 @@ impl LoadLog {
             return;
         }
         state.memory.enter(Phase::Round);
+        if state.rounds.is_empty() {
+            state.cpu[0] = cpu_seconds(self.pid);
+        }
         state.rounds.push(RoundTimes::begin(round));
     }
 
@@ -123,6 +130,14 @@ impl LoadLog {
     /// Measures the aggregator's memory. The last measurement before the process ends is kept.
     pub fn look(&self) {
         self.state().memory.look();
+    }
+
+    /// Processor time of the aggregator per finished round; `None` if it could not be measured.
+    pub fn cpu_per_round(&self) -> Option<f64> {
+        let state = self.state();
+        let rounds = state.rounds.iter().filter(|seen| seen.end.is_some()).count();
+        let (first, last) = state.cpu[0].zip(state.cpu[1])?;
+        (rounds > 0).then(|| (last - first) / rounds as f64)
     }
 
     /// The finished rounds, and the memory peaks of all phases.
@@ -205,6 +220,7 @@ mod tests {
         assert!(phases.iter().all(|peak| *peak > Some(0)), "{peaks:?}");
         assert_eq!(Some(&peaks.overall), phases.iter().max());
         assert_eq!(rounds.iter().map(|round| round.peak_rss_kb).max(), Some(peaks.round));
+        assert!(log.cpu_per_round().is_some_and(|seconds| seconds >= 0.0));
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! The aggregator's peak memory by phase. The phases cover its whole run.
+//! The aggregator's peak memory by phase, and its processor time. The phases cover its whole run.
 
 use std::fs;
 
 use serde::Serialize;
+
+/// Linux counts processor time in units of this, on every architecture.
+const TICKS_PER_S: f64 = 100.0;
 
 /// The phase of the run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -59,6 +62,15 @@ impl Gauge for Process {
     fn forget(&mut self) -> bool {
         self.0.is_some_and(|pid| fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok())
     }
+}
+
+/// Processor time of a process and its threads so far, in seconds.
+pub(super) fn cpu_seconds(pid: Option<u32>) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid?)).ok()?;
+    // The name of the program, in brackets, may hold anything. After it, fields 12 and 13 are user and system time.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS_PER_S)
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, and `device` runs the conversation of
 //! one device with updates from `updates`. `log` records events and the aggregator's `memory`. For comparison, `bare`
 //! moves the same bytes through QUIC streams between two processes, in `turns` with the aggregator. `check` compares
-//! the result with the bars.
+//! the result with the bars, and `target_cost` runs with and without a fairness target.
 
 use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -27,6 +27,7 @@ mod log;
 mod memory;
 mod reader;
 mod table;
+pub mod target_cost;
 mod turns;
 mod updates;
 
@@ -59,6 +60,12 @@ pub enum LoadError {
     Incomplete { accepted: u64, expected: u64, refused: u64, lost: u64 },
     #[error("missed: {0}")]
     MissedChecks(MissedChecks),
+    #[error(
+        "the gateway's processor time cannot be read from /proc, or the runs are too short; raise --rounds"
+    )]
+    NoProcessorTime,
+    #[error("missed: a fairness target costs the gateway {percent:.1} % more processor time per round")]
+    Dear { percent: f64 },
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]
@@ -92,6 +99,9 @@ pub struct LoadOptions {
     pub reference: Option<StreamSetup>,
     /// An aggregator that already runs.
     pub target: Option<Target>,
+    /// The fairness target of the gateway, between devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
     pub seed: u64,
 }
 
@@ -116,6 +126,7 @@ impl Default for LoadOptions {
             strategy: "fairheterofl".into(),
             reference: None,
             target: None,
+            fairness: None,
             seed: 1,
         }
     }
@@ -144,6 +155,8 @@ pub struct LoadResult {
     /// One update of every device in every exchange that asks for one.
     pub expected: u64,
     pub refused: u64,
+    /// The aggregator's processor time, in seconds per round.
+    pub cpu_s: Option<f64>,
     /// The aggregator's peak memory by phase.
     pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
@@ -223,7 +236,8 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     }
     let bare = turns.end().await;
     let (rounds, peaks) = log.rounds();
-    Ok(LoadResult::conclude(options, Measurements { parameters, bytes, connect, rounds, bare, peaks }))
+    let cpu_s = log.cpu_per_round();
+    Ok(LoadResult::conclude(options, Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s }))
 }
 
 /// Measurements at the end of the run.
@@ -234,11 +248,12 @@ struct Measurements {
     rounds: Vec<LoadRound>,
     bare: Vec<BareRound>,
     peaks: Peaks,
+    cpu_s: Option<f64>,
 }
 
 impl LoadResult {
     fn conclude(options: &LoadOptions, seen: Measurements) -> Self {
-        let Measurements { parameters, bytes, connect, rounds, bare, peaks } = seen;
+        let Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s } = seen;
         let counted = || rounds.iter().filter(|round| round.counted);
         let updates_per_s = median(counted().map(|round| round.updates_per_s));
         // Every exchange expects one update of every device; a missing round counts as one exchange.
@@ -254,6 +269,7 @@ impl LoadResult {
             accepted: rounds.iter().map(|round| round.accepted).sum(),
             expected: (options.devices * exchanges) as u64,
             refused: rounds.iter().map(|round| round.refused).sum(),
+            cpu_s,
             peak_rss_kb: peaks,
             reference: options
                 .reference
@@ -336,6 +352,7 @@ mod tests {
             rounds: accepted.iter().enumerate().map(round).collect(),
             bare: (0..accepted.len()).map(bare).collect(),
             peaks: Peaks::default(),
+            cpu_s: None,
         };
         LoadResult::conclude(&options, seen)
     }
@@ -371,6 +388,7 @@ mod tests {
             rounds,
             bare: vec![],
             peaks: Peaks::default(),
+            cpu_s: None,
         };
         let mut rounds = whole.rounds.clone();
         rounds.pop();

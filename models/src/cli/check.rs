@@ -29,6 +29,8 @@ pub struct CheckReport {
     refused: Option<String>,
     /// The node that is the reason.
     node: Option<RefusedNode>,
+    /// The nearest change that would work.
+    advice: Option<&'static str>,
     tract: bool,
     right: bool,
     tiers: Vec<TierRow>,
@@ -56,19 +58,14 @@ struct RefusedNode {
     op: String,
     /// Names and shapes of what it reads.
     inputs: Vec<String>,
-    /// The nearest change that would work.
-    advice: &'static str,
 }
 
 impl RefusedNode {
     fn of(error: &ImportError) -> Option<Self> {
         match error {
-            ImportError::Op { node, op, inputs } | ImportError::Node { node, op, inputs, .. } => Some(Self {
-                name: node.clone(),
-                op: op.clone(),
-                inputs: inputs.clone(),
-                advice: error.advice()?,
-            }),
+            ImportError::Op { node, op, inputs } | ImportError::Node { node, op, inputs, .. } => {
+                Some(Self { name: node.clone(), op: op.clone(), inputs: inputs.clone() })
+            }
             _ => None,
         }
     }
@@ -81,6 +78,7 @@ impl CheckReport {
             model: model.to_owned(),
             refused: Some(reason),
             node: error.and_then(RefusedNode::of),
+            advice: error.and_then(ImportError::advice),
             tract: has_tract(),
             right: false,
             tiers: vec![],
@@ -111,6 +109,7 @@ impl CheckReport {
             model: model.to_owned(),
             refused: None,
             node: None,
+            advice: None,
             tract: has_tract(),
             right,
             tiers,
@@ -130,11 +129,11 @@ impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(reason) = &self.refused {
             writeln!(f, "{}: not supported: {reason}", self.model)?;
-            return self.node.iter().try_for_each(|node| {
+            if let Some(node) = &self.node {
                 writeln!(f, "  node   {} ({})", node.name, node.op)?;
                 writeln!(f, "  reads  {}", node.inputs.join(", "))?;
-                writeln!(f, "  try    {}", node.advice)
-            });
+            }
+            return self.advice.iter().try_for_each(|advice| writeln!(f, "  try    {advice}"));
         }
         let verdict = if self.right { "right" } else { "WRONG" };
         writeln!(

@@ -22,6 +22,8 @@ pub struct PlanRequest {
     pub flash: Option<u64>,
     /// Also list every buffer.
     pub buffers: bool,
+    /// Also state the work of a round: training samples of the device, and epochs.
+    pub round: Option<(u32, u16)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -39,6 +41,44 @@ pub struct PlanReport {
     flash: Option<FlashFit>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     buffers: Vec<BufferRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<RoundWork>,
+}
+
+/// One of this many training samples is kept for validation where a fairness target is set.
+const VALIDATED: u64 = 5;
+
+/// The work of a device in a round: the loss of the received model on its samples, then training. A training pass counts as
+/// three forward passes.
+#[derive(Debug, Serialize)]
+struct RoundWork {
+    samples: u32,
+    epochs: u16,
+    macs: u64,
+    /// With a fairness target, which trains on four fifths of the samples.
+    target_macs: u64,
+    /// Of these, for the forward pass over the validation samples.
+    validation_macs: u64,
+}
+
+impl RoundWork {
+    fn new(samples: u32, epochs: u16, macs_per_sample: u64) -> Self {
+        let all = u64::from(samples);
+        let held = all / VALIDATED;
+        let passes = 1 + 3 * u64::from(epochs);
+        Self {
+            samples,
+            epochs,
+            macs: macs_per_sample.saturating_mul(passes * all),
+            target_macs: macs_per_sample.saturating_mul(passes * (all - held) + held),
+            validation_macs: macs_per_sample.saturating_mul(held),
+        }
+    }
+
+    /// Validation as a share of the round with a target.
+    fn share(&self) -> f64 {
+        self.validation_macs as f64 / self.target_macs.max(1) as f64
+    }
 }
 
 /// How training fits the RAM.
@@ -105,11 +145,12 @@ impl PlanReport {
             bytes: buffer.len * 4,
             live: buffer.live,
         });
+        let macs_per_sample = infer.nodes.iter().map(|node| node.op.macs()).sum();
         Ok(Self {
             name: graph.name().to_owned(),
             widths: mask.widths().to_vec(),
             parameters: graph.layout().slice_len(mask),
-            macs_per_sample: infer.nodes.iter().map(|node| node.op.macs()).sum(),
+            macs_per_sample,
             batch: options.batch,
             inference_bytes: infer.info.arena_bytes(),
             training_bytes: train.info.arena_bytes(),
@@ -117,6 +158,7 @@ impl PlanReport {
             ram,
             flash,
             buffers: buffers.collect(),
+            round: request.round.map(|(samples, epochs)| RoundWork::new(samples, epochs, macs_per_sample)),
         })
     }
 
@@ -147,6 +189,9 @@ impl fmt::Display for PlanReport {
             ("flash, bytes", self.flash_bytes),
         ] {
             writeln!(f, "  {name:<24}{:>15}", grouped(number))?;
+        }
+        if let Some(round) = &self.round {
+            write!(f, "{round}")?;
         }
         match &self.ram {
             None => {}
@@ -183,6 +228,19 @@ impl fmt::Display for PlanReport {
     }
 }
 
+impl fmt::Display for RoundWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { samples, epochs, macs, target_macs, validation_macs } = self;
+        let times = if *epochs == 1 { "epoch" } else { "epochs" };
+        writeln!(f, "a round with {samples} samples, {epochs} {times}; training counts as three passes")?;
+        for (name, number) in [("MACs", macs), ("MACs, fairness target", target_macs)] {
+            writeln!(f, "  {name:<24}{:>15}", grouped(*number))?;
+        }
+        let (number, percent) = (grouped(*validation_macs), 100.0 * self.share());
+        writeln!(f, "  {:<24}{number:>15}, {percent:.1} %", "of these to validate")
+    }
+}
+
 impl fmt::Display for FitSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} samples per pass", self.samples_per_pass)?;
@@ -214,7 +272,19 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{RoundWork, bytes};
+
+    /// One epoch: 80 samples pass four times and 20 once, instead of 100 four times.
+    #[test]
+    fn the_work_of_a_round() {
+        let work = RoundWork::new(100, 1, 10);
+        assert_eq!((work.macs, work.target_macs, work.validation_macs), (4000, 3400, 200));
+        assert!((work.share() - 20.0 / 340.0).abs() < 1e-12);
+        let shown = work.to_string();
+        assert!(shown.contains("of these to validate") && shown.contains("200, 5.9 %"), "{shown}");
+        // Too few samples to keep any.
+        assert_eq!(RoundWork::new(4, 2, 10).validation_macs, 0);
+    }
 
     #[test]
     fn sizes_with_units() {

@@ -126,7 +126,8 @@ fn plan(source: &ModelArgs, need: &PlanArgs) -> Result<PlanReport> {
         scaler: need.scaler,
         ..PlanOptions::train(need.batch)
     };
-    let request = PlanRequest { options, ram: need.ram, flash: need.flash, buffers: need.buffers };
+    let round = need.samples.map(|samples| (samples, need.epochs));
+    let request = PlanRequest { options, ram: need.ram, flash: need.flash, buffers: need.buffers, round };
     Ok(PlanReport::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
 }
 

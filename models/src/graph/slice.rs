@@ -8,7 +8,7 @@ impl Graph {
     /// The widths of a tier that keeps this share of every hidden axis. An error if an axis cannot be cut and may not stay whole,
     /// or if no axis would be cut.
     pub fn mask_at(&self, rate: f64, keep_whole: bool) -> Result<WidthMask, SliceError> {
-        let mask = self.in_groups(self.full.at_rate(rate)?)?;
+        let mask = self.in_groups(&self.full.at_rate(rate)?)?;
         if rate < 1.0 {
             if mask == self.full {
                 let why = self.uncut.iter().find(|axis| axis.reason != Reason::Output).cloned();
@@ -23,7 +23,7 @@ impl Graph {
     }
 
     /// Channels that a normalisation divides into groups: as many as fall into them, at most those of the mask.
-    fn in_groups(&self, mask: WidthMask) -> Result<WidthMask, SliceError> {
+    fn in_groups(&self, mask: &WidthMask) -> Result<WidthMask, SliceError> {
         let mut widths = mask.widths().to_vec();
         for node in &self.nodes {
             let Op::GroupNorm { groups: Groups::Count(groups), .. } = node.op else { continue };

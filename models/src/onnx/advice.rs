@@ -4,40 +4,28 @@ use super::ImportError;
 
 /// An operation as [`ImportError`] names it, a part of the problem (empty for any), and what to do. The first match counts.
 const ADVICE: &[(&str, &str, &str)] = &[
-    ("MatMul", "not a constant", ATTENTION),
-    (
-        "MatMul",
-        "another order",
-        "multiply the last axis only; for attention or products over steps, use nn.GRU or nn.Conv1d",
-    ),
+    ("MatMul", "", ATTENTION),
     ("Attention", "", ATTENTION),
     ("MultiHeadAttention", "", ATTENTION),
     (
         "Softmax",
         "",
-        "keep a softmax only as the last operation; where it is part of attention, use an nn.GRU instead",
+        "keep a softmax only as the last operation; where it is part of attention, use nn.GRU instead",
     ),
-    (
-        "Einsum",
-        "",
-        "write the product as nn.Linear with fixed weights; products of two computed values are not supported",
-    ),
-    ("GRU", "runs", DIRECTION),
-    ("LSTM", "runs", DIRECTION),
-    ("RNN", "", "replace nn.RNN by nn.GRU"),
-    ("LSTM", "", "use nn.LSTM with default arguments, or replace it by nn.GRU"),
-    (
-        "GRU",
-        "",
-        "use nn.GRU with default arguments and export with the batch as first axis (batch_first=True)",
-    ),
+    ("Einsum", "", "write the product as nn.Linear; products of two computed matrices are not supported"),
+    ("GRU", "direction", DIRECTION),
+    ("LSTM", "direction", DIRECTION),
+    ("RNN", "direction", DIRECTION),
+    ("LSTM", "", RECURRENT),
+    ("GRU", "", RECURRENT),
+    ("RNN", "", RECURRENT),
     ("If", "", CONTROL),
     ("Loop", "", CONTROL),
     ("Scan", "", CONTROL),
-    ("Where", "", MASK),
-    ("Equal", "", MASK),
     ("Less", "", MASK),
     ("Greater", "", MASK),
+    ("Equal", "", MASK),
+    ("Where", "", MASK),
     ("And", "", MASK),
     ("Not", "", MASK),
     (
@@ -45,36 +33,45 @@ const ADVICE: &[(&str, &str, &str)] = &[
         "",
         "replace nn.ConvTranspose2d by nn.Conv2d or nn.Linear; layers that enlarge images are not supported",
     ),
-    ("Resize", "", "leave the resizing out, and give the model images of one size"),
-    ("Upsample", "", "leave the resizing out, and give the model images of one size"),
+    ("Resize", "", RESIZE),
+    ("Upsample", "", RESIZE),
     ("Conv", "dilated", "use dilation=1 with a larger kernel or a stride"),
-    ("Conv", "another order", CHANNELS_FIRST),
-    ("MaxPool", "another order", CHANNELS_FIRST),
-    ("AveragePool", "another order", CHANNELS_FIRST),
-    ("MaxPool", "ceil_mode", "set ceil_mode=False"),
-    ("AveragePool", "ceil_mode", "set ceil_mode=False"),
+    ("Conv", "channels first", CHANNELS_FIRST),
+    ("MaxPool", "ceil_mode", CEIL),
+    ("AveragePool", "ceil_mode", CEIL),
     ("BatchNormalization", "training mode", "call model.eval() before torch.onnx.export"),
-    ("BatchNormalization", "another order", CHANNELS_FIRST),
     ("RMSNormalization", "", "replace nn.RMSNorm by nn.LayerNorm"),
-    ("SimplifiedLayerNormalization", "", "replace nn.RMSNorm by nn.LayerNorm"),
     ("LpNormalization", "", "replace F.normalize by nn.LayerNorm"),
     ("LRN", "", "replace nn.LocalResponseNorm by nn.BatchNorm2d"),
     ("ReduceMax", "", REDUCE),
     ("ReduceMin", "", REDUCE),
     ("ReduceSum", "", REDUCE),
+    ("ReduceProd", "", REDUCE),
     ("ReduceL2", "", REDUCE),
     ("ReduceMean", "", REDUCE),
+    ("Reshape", "does not depend on samples", SIZES),
+    ("Reshape", "computed", SIZES),
     (
         "Reshape",
-        "computed",
-        "export with fixed sizes, without dynamic_shapes or dynamic_axes other than the batch",
+        "",
+        "keep the batch as first axis, as flatten(1) does; in Keras, end a sequence with its last step",
     ),
-    ("Reshape", "", "use flatten(1), or a reshape that keeps the batch as first axis"),
     ("Flatten", "", "flatten from axis 1 on, so that samples stay apart"),
-    ("Mul", "", GATE),
-    ("Div", "", GATE),
-    ("Sub", "", GATE),
-    ("Add", "", "add constants as the bias of a layer, and other values only where their shapes are equal"),
+    (
+        "Concat",
+        "batch",
+        "join values along an axis after the batch; use recurrent layers of num_layers=1, one after another",
+    ),
+    ("Concat", "", "join values along one axis, with equal sizes of the others"),
+    (
+        "Add",
+        "int32",
+        "look words up by numbers from 0 on with PyTorch's nn.Embedding; Keras corrects negative ones before its own",
+    ),
+    ("Add", "", SHAPES),
+    ("Sub", "", SHAPES),
+    ("Mul", "", SHAPES),
+    ("Div", "", "divide by constants only"),
     ("Pow", "", FEATURES),
     ("Sqrt", "", FEATURES),
     ("Exp", "", FEATURES),
@@ -96,11 +93,12 @@ const ADVICE: &[(&str, &str, &str)] = &[
     (
         "Gather",
         "",
-        "index with constants along one axis only, or look words up with nn.Embedding as the first layer",
+        "index with constants along one axis, or look words up with nn.Embedding as the first layer",
     ),
-    ("Slice", "follows a softmax", COLUMNS),
-    ("Slice", "", "slice with constants along one axis, or take the last step of a sequence with [:, -1]"),
-    ("Transpose", "", "keep the order of the axes; layers that need another one are not supported"),
+    ("Slice", "follows a softmax", "export with options={\"zipmap\": False} instead of \"columns\""),
+    ("Slice", "", SIZES),
+    ("Split", "", SIZES),
+    ("Pad", "", "pad with zeros and constant sizes, or with the padding of the layer"),
     ("Cast", "", "leave the conversion out; a model computes with float32"),
     ("QuantizeLinear", "", QUANTIZED),
     ("DequantizeLinear", "", QUANTIZED),
@@ -119,35 +117,40 @@ const ADVICE: &[(&str, &str, &str)] = &[
     ("ai.onnx.ml.Binarizer", "", BEFORE),
 ];
 
-const ATTENTION: &str =
-    "replace nn.MultiheadAttention by nn.GRU or nn.Conv1d; products of two computed values are not supported";
-const DIRECTION: &str = "set bidirectional=False (Keras: no Bidirectional, go_backwards=False)";
-const CONTROL: &str =
-    "leave out branches and loops over values of tensors, or export with dynamo=True, which unrolls them";
-const MASK: &str = "leave masks and comparisons out; give the model samples of one length";
+const ATTENTION: &str = "replace nn.MultiheadAttention by nn.GRU or nn.Conv1d; products of two computed matrices are not supported";
+const DIRECTION: &str =
+    "set bidirectional=False, with more units if needed (Keras: no Bidirectional, no go_backwards)";
+const RECURRENT: &str =
+    "use the layer with default arguments, batch_first=True and num_layers=1, or replace it by nn.GRU";
+const CONTROL: &str = "leave out branches and loops that depend on values; PyTorch's newer exporter (dynamo=True) unrolls loops";
+const MASK: &str =
+    "leave masks, comparisons and loops out; in Keras, use LSTM instead of GRU, which is written as a loop";
+const RESIZE: &str = "leave the resizing out, and give the model images of one size";
 const CHANNELS_FIRST: &str = "export with the channels first (tf2onnx: --inputs-as-nchw)";
-const REDUCE: &str = "use nn.AdaptiveAvgPool2d(1), or .mean() over all pixels or steps";
-const GATE: &str =
-    "compute with constants only; products and differences of two computed values are not supported";
+const CEIL: &str = "set ceil_mode=False";
+const REDUCE: &str = "use the mean or the maximum over all pixels or steps, as nn.AdaptiveAvgPool2d(1) does";
+const SIZES: &str = "use constant sizes, or PyTorch's newer exporter (dynamo=True), which computes them";
+const SHAPES: &str = "compute with constants, or with values of equal shape";
 const FEATURES: &str = "compute this feature before the model, and give the model the result";
 const AFTER: &str = "export the network without its post-processing, so that it ends with logits";
-const COLUMNS: &str = "export with options={\"zipmap\": False} instead of \"columns\"";
 const BEFORE: &str = "apply this step to the data before the model, and export the network without it";
 const INDEX: &str = "leave indexing and repetition of computed values out, or export with fixed sizes";
 const QUANTIZED: &str = "export the float model, before it is quantised";
 const LINEAR: &str =
-    "replace it by MLPClassifier or MLPRegressor with hidden_layer_sizes=(), or use `mlp:INPUTS-OUTPUTS`";
+    "replace it by MLPClassifier or MLPRegressor, or use a model of layers such as `mlp:64-10`";
 const NO_GRADIENT: &str =
     "use MLPClassifier or MLPRegressor; trees and support vectors are not trained by gradients";
 const FUNCTION: &str = "the exporter wrote a function of its own; export with dynamo=False, or with a newer version of the exporter";
+const ONE_INPUT: &str = "give the model one input, and split it inside";
 const UNKNOWN: &str = "leave this operation out, or compute it before or after the model";
 
 impl ImportError {
-    /// The nearest change that would work, where one node is the reason.
+    /// The nearest change that would work.
     pub fn advice(&self) -> Option<&'static str> {
         let (op, problem) = match self {
             Self::Op { op, .. } => (op, ""),
             Self::Node { op, problem, .. } => (op, problem.as_str()),
+            Self::Inputs(..) => return Some(ONE_INPUT),
             _ => return None,
         };
         let matches = |(name, part, _): &&(&str, &str, &str)| name == op && problem.contains(part);
@@ -180,10 +183,11 @@ mod tests {
 
     #[test]
     fn advice_follows_the_problem() {
-        assert_eq!(advice("GRU", "runs bidirectional; only forward is supported"), DIRECTION);
+        assert_eq!(advice("GRU", "runs in both directions"), DIRECTION);
         assert_eq!(advice("MatMul", "multiplies by 'q', which is not a constant"), ATTENTION);
         assert_eq!(advice("pkg.onnxscript.torch_lib.aten_roll", ""), FUNCTION);
         assert_eq!(advice("Hardmax", ""), UNKNOWN);
         assert_eq!(ImportError::NoGraph.advice(), None);
+        assert_eq!(ImportError::Inputs(2, "a, b".to_owned()).advice(), Some(ONE_INPUT));
     }
 }

@@ -1,6 +1,6 @@
 //! Constants of an ONNX graph by name: initializers, Constant nodes, and Identities of either.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     import::ImportError,
@@ -10,20 +10,14 @@ use super::{
 };
 use crate::graph::Classes;
 
+/// Tensors by name. Those that a node states itself (`value_ints`, `value_float`, ...) are owned.
 #[derive(Clone, Debug, Default)]
-pub struct Constants<'a>(HashMap<&'a str, Constant<'a>>);
-
-#[derive(Clone, Debug)]
-enum Constant<'a> {
-    Tensor(&'a TensorProto),
-    /// Written in the node itself (`value_ints`, `value_float`, ...).
-    Inline(TensorProto),
-}
+pub struct Constants<'a>(HashMap<&'a str, Cow<'a, TensorProto>>);
 
 impl<'a> Constants<'a> {
     pub fn of(graph: &'a GraphProto) -> Self {
         let tensors = graph.initializer.iter();
-        let mut constants = Self(tensors.map(|t| (t.name.as_str(), Constant::Tensor(t))).collect());
+        let mut constants = Self(tensors.map(|t| (t.name.as_str(), Cow::Borrowed(t))).collect());
         for node in graph.node.iter().filter(|node| is_default_domain(node)) {
             let Some(output) = node.output.first() else { continue };
             let constant = match node.op_type.as_str() {
@@ -84,10 +78,7 @@ impl<'a> Constants<'a> {
     }
 
     fn tensor(&self, name: &str) -> Option<&TensorProto> {
-        self.0.get(name).map(|constant| match constant {
-            Constant::Tensor(tensor) => *tensor,
-            Constant::Inline(tensor) => tensor,
-        })
+        self.0.get(name).map(Cow::as_ref)
     }
 }
 
@@ -96,7 +87,7 @@ pub fn is_default_domain(node: &NodeProto) -> bool {
     matches!(node.domain.as_str(), "" | "ai.onnx")
 }
 
-fn in_node(node: &NodeProto) -> Option<Constant<'_>> {
+fn in_node(node: &NodeProto) -> Option<Cow<'_, TensorProto>> {
     let attribute = node.attribute.first()?;
     let name = node.output.first()?.clone();
     let floats = |dims: Vec<i64>, float_data: Vec<f32>| {
@@ -109,7 +100,7 @@ fn in_node(node: &NodeProto) -> Option<Constant<'_>> {
     };
     let inline = match attribute.name.as_str() {
         "value" if attribute.r#type == attribute_type::TENSOR => {
-            return attribute.t.as_ref().map(Constant::Tensor);
+            return attribute.t.as_ref().map(Cow::Borrowed);
         }
         "value_float" => floats(vec![], vec![attribute.f?]),
         "value_floats" => floats(vec![attribute.floats.len() as i64], attribute.floats.clone()),
@@ -117,5 +108,5 @@ fn in_node(node: &NodeProto) -> Option<Constant<'_>> {
         "value_ints" => integers(vec![attribute.ints.len() as i64], attribute.ints.clone()),
         _ => return None,
     };
-    Some(Constant::Inline(inline))
+    Some(Cow::Owned(inline))
 }

@@ -54,7 +54,7 @@ pub enum ImportError {
     NoOutput,
     #[error("{0}")]
     Output(String),
-    #[error("node '{node}' uses op '{op}', which is not supported; supported are {SUPPORTED}")]
+    #[error("node '{node}' uses op '{op}', which is not supported; docs/your-own-model.md lists what is")]
     Op { node: String, op: String, inputs: Vec<String> },
     #[error("node '{node}' ({op}): {problem}")]
     Node { node: String, op: String, problem: String, inputs: Vec<String> },
@@ -67,15 +67,6 @@ pub enum ImportError {
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
-
-const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool, \
-                         ReduceMean and ReduceMax over pixels or steps, \
-                         BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, PRelu, Elu, Selu, Celu, Gelu, Mish, Sigmoid, Tanh, \
-                         HardSigmoid, HardSwish, Softplus, Softsign, Clip, Min and Max with a number, Add, Sub, Mul \
-                         and Div with a constant, Add and Mul of two values, Concat, Slice, Split, Pad, Dropout, Flatten, Reshape, \
-                         Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
-                         LogSoftmax at the end";
 
 /// Reads a model. Only nodes that its float output needs are imported.
 pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {

@@ -370,6 +370,9 @@ impl<'a> Importer<'a> {
     fn value(&self, node: &NodeProto, name: &str) -> Result<TensorView, ImportError> {
         match self.values.get(name) {
             Some(OnnxValue::Tensor(view)) => Ok(view.clone()),
+            Some(OnnxValue::Stack(..)) => {
+                Err(problem(node, "reads values that are stacked; take one of them, or join their features"))
+            }
             Some(_) => {
                 Err(problem(node, format!("computes with '{name}', which does not depend on samples")))
             }

@@ -237,7 +237,7 @@ fn a_sigmoid_is_a_tail_only_at_the_end() {
 fn unsupported_models_are_refused_with_a_reason() {
     let text = refused(|graph| graph.node[2].op_type = "Erf".into());
     assert!(
-        text.starts_with("node 'act' uses op 'Erf', which is not supported; supported are Gemm"),
+        text.starts_with("node 'act' uses op 'Erf', which is not supported; docs/your-own-model.md"),
         "{text}"
     );
     let text = refused(|graph| graph.node[2].domain = "com.example".into());

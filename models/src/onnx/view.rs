@@ -13,6 +13,8 @@ pub enum OnnxValue {
     Sizes(Vec<SymbolicSize>),
     /// Known integers in rows of two, as in a list of pads.
     Pairs(Vec<[SymbolicSize; 2]>),
+    /// Views of equal axes, one behind the other along an axis of size 1: the last states of several layers.
+    Stack(Vec<TensorView>, usize),
     /// A tensor of one number, such as the initial state of a recurrent layer.
     Filled(f32),
     /// A transposed weight matrix, by the name of its initializer.

@@ -6,7 +6,7 @@ extern crate fairtier_models as models;
 
 use std::collections::BTreeSet;
 
-use models::Graph;
+use models::{Graph, onnx};
 
 #[path = "../support/agree.rs"]
 mod agree;
@@ -42,6 +42,17 @@ fn unexpected(entry: &Entry) -> Option<String> {
         (_, Found::Refused(text) | Found::Wrong(text)) => text,
     };
     Some(format!("{}: {problem}", entry.file))
+}
+
+/// A refused model is told more than that the operation should go.
+#[test]
+fn every_refusal_has_advice() {
+    for entry in manifest::read().export.iter().filter(|entry| matches!(entry.expect, Expect::Refused)) {
+        let file = onnx::read(&manifest::folder().join(&entry.file)).unwrap();
+        let error = onnx::import(&file).unwrap_err();
+        let advice = error.advice().unwrap_or_else(|| panic!("{}: {error}", entry.file));
+        assert!(!advice.starts_with("leave this operation out"), "{}: {error}", entry.file);
+    }
 }
 
 #[test]

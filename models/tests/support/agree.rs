@@ -60,16 +60,16 @@ pub fn agree<T: Copy + Into<f64>>(
     }
 }
 
-/// The largest difference, where `got` may be the transposed of `wanted`.
+/// The largest difference, where `got` may be the transposed of `wanted`; of a square matrix, the smaller of both.
 fn difference(shape: &[usize], got: &[f64], wanted_shape: &[usize], wanted: &[f64]) -> f64 {
     let without_ones = |shape: &[usize]| shape.iter().copied().filter(|&size| size != 1).collect::<Vec<_>>();
-    let (ours, theirs) = (without_ones(shape), without_ones(wanted_shape));
+    let (a, b) = (without_ones(shape), without_ones(wanted_shape));
     let worst = |wanted: &[f64]| got.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let straight = if ours == theirs { worst(wanted) } else { f64::INFINITY };
-    let turned = match (&ours[..], &theirs[..]) {
-        ([rows, columns], [c, r]) if rows == r && columns == c => {
+    let straight = if a == b { worst(wanted) } else { f64::INFINITY };
+    let turned = match (&a[..], &b[..]) {
+        (&[rows, columns], &[width, height]) if (rows, columns) == (height, width) => {
             let turned: Vec<f64> =
-                (0..wanted.len()).map(|at| wanted[at % columns * rows + at / columns]).collect();
+                (0..wanted.len()).map(|at| wanted[at % columns * height + at / columns]).collect();
             worst(&turned)
         }
         _ => f64::INFINITY,

@@ -7,10 +7,7 @@ use common::{
     DeviceId, Tier,
     rng::{Rng, derive},
 };
-use strategies::{
-    guard::{GuardConfig, Mode as GuardMode},
-    strategy::PerTier,
-};
+use strategies::strategy::PerTier;
 use trainer::data::Shard;
 
 use super::{
@@ -153,10 +150,7 @@ impl Arrangement {
             training: base.training.clone(),
             wire: base.wire.clone(),
             report: ReportConfig { conflicts: base.conflicts },
-            guard: match base.guard {
-                true => GuardConfig::default(),
-                false => GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
-            },
+            guard: base.guard.config(),
             devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
             ..Config::default()
         }

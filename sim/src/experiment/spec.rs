@@ -25,7 +25,10 @@ use aggregator::config::{Start, TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
-use strategies::fairness::FairnessSettings;
+use strategies::{
+    fairness::FairnessSettings,
+    guard::{GuardConfig, Mode as GuardMode},
+};
 use toml::Table;
 
 use crate::{
@@ -68,9 +71,10 @@ pub struct Base {
     /// How models and updates are encoded. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub wire: WireConfig,
-    /// The gateway's guard as it ships; the papers' algorithms have none. Not part of fingerprints if it is off.
-    #[serde(default, skip_serializing_if = "is_no")]
-    pub guard: bool,
+    /// The gateway's guard: as it ships, or with these keys of `[guard]`; the papers' algorithms have none. Not part of
+    /// fingerprints if it is off.
+    #[serde(default, skip_serializing_if = "GuardSpec::is_off")]
+    pub guard: GuardSpec,
     /// The fairness target. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_untargeted")]
     pub fairness: FairnessSettings,
@@ -114,6 +118,37 @@ pub struct DataSpec {
     /// Also score the whole test part of the set.
     #[serde(default = "yes")]
     pub global: bool,
+}
+
+/// The guard of an experiment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "`guard` must be true, false, or keys of [guard]")]
+pub enum GuardSpec {
+    /// As the gateway ships it, or none.
+    Shipped(bool),
+    /// With these keys of `[guard]`; the others are as shipped.
+    Keys(GuardConfig),
+}
+
+impl Default for GuardSpec {
+    fn default() -> Self {
+        Self::Shipped(false)
+    }
+}
+
+impl GuardSpec {
+    fn is_off(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As a gateway is configured.
+    pub fn config(&self) -> GuardConfig {
+        match self {
+            Self::Shipped(true) => GuardConfig::default(),
+            Self::Shipped(false) => GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
+            Self::Keys(config) => config.clone(),
+        }
+    }
 }
 
 fn is_plain(wire: &WireConfig) -> bool {

@@ -80,6 +80,7 @@ impl Conductor {
         }
         self.run.guard.limit_reported_losses(&mut counted, &mut lines);
         self.guard_log.note(round, counted.iter().map(|(device, ..)| device), &lines);
+        self.target_log.note(round, &outcome.fairness);
         let complete = open.dropouts.is_empty();
         let published = self.publish();
         let traffic = open.traffic(&published);

@@ -39,10 +39,11 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("bytes_down", 10, 0),
 ];
 
-/// The same of a fairness target: its first knob. The status follows as a word.
+/// The same of a fairness target: its first knob. The status follows as a word, and what the measurement can resolve.
 pub const FAIRNESS_COLUMNS: [(&str, usize, usize); 3] =
     [("fairness_measured", 17, 4), ("fairness_target", 15, 4), ("knob", 8, 4)];
 const STATUS_COLUMN: (&str, usize) = ("fairness_status", 16);
+const RESOLUTION_COLUMN: (&str, usize, usize) = ("fairness_resolution", 19, 4);
 
 /// One round; `None` where the report has no value.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +54,8 @@ pub struct HistoryRow {
     pub fairness: [Option<f64>; FAIRNESS_COLUMNS.len()],
     /// How the fairness target fares.
     pub fairness_status: Option<FairnessStatus>,
+    /// Lowest disparity that is told apart from chance.
+    pub fairness_resolution: Option<f64>,
     /// Mean loss of each tier.
     pub loss_by_tier: Vec<Option<f64>>,
     /// Mean accuracy of each tier.
@@ -122,6 +125,7 @@ impl HistoryRow {
             ],
             fairness: [knob.measured, knob.target, knob.value],
             fairness_status: knob.status,
+            fairness_resolution: knob.resolution.map(|resolution| resolution.limit),
             loss_by_tier: means(loss_by_tier),
             accuracy_by_tier: means(accuracy_by_tier),
         })
@@ -138,6 +142,7 @@ impl HistoryRow {
             cells.extend(FAIRNESS_COLUMNS.iter().zip(&self.fairness).map(cell));
             let status = self.fairness_status.map_or("-", FairnessStatus::name);
             cells.push(format!("{status:>0$}", STATUS_COLUMN.1));
+            cells.push(cell((&RESOLUTION_COLUMN, &self.fairness_resolution)));
         }
         cells.join(" ")
     }
@@ -151,6 +156,7 @@ impl HistoryRow {
         let text = |cell: &Option<f64>| cell.map_or(String::new(), |cell| cell.to_string());
         let mut cells: Vec<String> = self.cells.iter().chain(&self.fairness).map(text).collect();
         cells.push(self.fairness_status.map_or("", FairnessStatus::name).to_owned());
+        cells.push(text(&self.fairness_resolution));
         cells.extend(losses.iter().chain(&accuracies).map(text));
         cells.join(",")
     }
@@ -161,7 +167,7 @@ pub fn table_head(fairness: bool) -> String {
     let mut columns: Vec<_> = COLUMNS.iter().map(|&(name, width, _)| (name, width)).collect();
     if fairness {
         columns.extend(FAIRNESS_COLUMNS.iter().map(|&(name, width, _)| (name, width)));
-        columns.push(STATUS_COLUMN);
+        columns.extend([STATUS_COLUMN, (RESOLUTION_COLUMN.0, RESOLUTION_COLUMN.1)]);
     }
     columns.iter().map(|(name, width)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
 }
@@ -170,7 +176,7 @@ pub fn table_head(fairness: bool) -> String {
 pub fn csv_head(tiers: usize) -> String {
     let mut names: Vec<String> =
         COLUMNS.iter().chain(&FAIRNESS_COLUMNS).map(|(name, ..)| (*name).to_owned()).collect();
-    names.push(STATUS_COLUMN.0.to_owned());
+    names.extend([STATUS_COLUMN.0, RESOLUTION_COLUMN.0].map(str::to_owned));
     names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
     names.extend((0..tiers).map(|tier| format!("accuracy_tier{tier}")));
     names.join(",")
@@ -237,7 +243,7 @@ mod tests {
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
-        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,1.5,,,");
+        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert_eq!(
             (held_devices(&report, None), held_devices(&report, Some(0)), held_devices(&report, Some(1))),
@@ -248,7 +254,8 @@ mod tests {
     #[test]
     fn a_target_has_columns_of_its_own() {
         let report = "{\"round\":3,\"fairness\":[{\"measured\":0.3125,\"target\":0.25,\"value\":2.5,\
-                      \"status\":\"not_reachable\"},{\"measured\":9}]}";
+                      \"status\":\"not_reachable\",\"resolution\":{\"noise\":0.1,\"limit\":0.125,\
+                      \"within_noise\":false,\"more_samples\":null}},{\"measured\":9}]}";
         let row = HistoryRow::parse(report).unwrap();
         let named: Vec<_> = csv_head(0)
             .split(',')
@@ -256,14 +263,19 @@ mod tests {
             .skip(22)
             .map(|(a, b)| format!("{a}={b}"))
             .collect();
-        let expected =
-            ["fairness_measured=0.3125", "fairness_target=0.25", "knob=2.5", "fairness_status=not_reachable"];
+        let expected = [
+            "fairness_measured=0.3125",
+            "fairness_target=0.25",
+            "knob=2.5",
+            "fairness_status=not_reachable",
+            "fairness_resolution=0.125",
+        ];
         assert_eq!(named, expected);
         assert_eq!(
             (table_head(true).len(), row.table(false).len()),
             (row.table(true).len(), table_head(false).len())
         );
-        assert!(row.table(true).ends_with("   not_reachable"), "{}", row.table(true));
+        assert!(row.table(true).ends_with("   not_reachable              0.1250"), "{}", row.table(true));
         assert!(has_target(report) && !has_target("{\"fairness\":[]}") && !has_target("{}"));
         assert!(HistoryRow::parse("{\"fairness\":[]}").is_ok_and(|row| row.fairness_status.is_none()));
     }

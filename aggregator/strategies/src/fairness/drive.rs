@@ -4,10 +4,10 @@ use common::Tier;
 
 use super::{
     controller::{Controller, Rule},
-    line::FairnessLine,
+    line::{Capped, FairnessLine},
     meter::Meter,
     settings::{FairnessSettings, Measure},
-    state::KnobState,
+    state::{KnobNotes, KnobState},
     sums::{RoundSignal, SignalKind},
 };
 use crate::strategy::{FairnessScope, Knob};
@@ -27,6 +27,7 @@ pub(super) struct Drive {
     correct: bool,
     controller: Controller,
     meter: Meter,
+    pub notes: KnobNotes,
 }
 
 impl Drive {
@@ -51,6 +52,7 @@ impl Drive {
             correct: settings.correct,
             controller: Controller::new(target),
             meter: Meter::new(scope, tiers),
+            notes: KnobNotes::default(),
         }
     }
 
@@ -60,12 +62,18 @@ impl Drive {
             // A gap is no loss, and its mean may be negative: it says nothing of progress or price.
             let mean = (self.signal != SignalKind::Gap).then_some(reading.mean);
             self.controller.step(self.rule, reading.squared, mean, reading.sampling);
+            self.notes.noise = reading.noise.or(self.notes.noise);
         }
     }
 
     /// Of the parameter in the next round.
     pub fn value(&self) -> f64 {
         self.knob.value(self.controller.position)
+    }
+
+    /// Devices that the guard bounds in the round that is taken in next.
+    pub fn set_capped(&mut self, capped: Capped) {
+        self.notes.capped = capped;
     }
 
     /// From now on this target.
@@ -78,6 +86,7 @@ impl Drive {
     pub fn reset(&mut self) {
         self.controller = Controller::new(self.target);
         self.meter = Meter::new(self.scope, self.tiers);
+        self.notes = KnobNotes::default();
     }
 
     pub fn state(&self) -> KnobState {
@@ -99,9 +108,11 @@ impl Drive {
     }
 
     /// Takes up a state. False: it is not possible, and nothing has changed.
-    pub fn resume(&mut self, state: &KnobState) -> bool {
-        let sound = state.controller.is_sound() && state.meter.fits(self.scope, self.tiers);
+    pub fn resume(&mut self, state: &KnobState, notes: &KnobNotes) -> bool {
+        let noise = notes.noise.is_none_or(|noise| noise.is_sound());
+        let sound = noise && state.controller.is_sound() && state.meter.fits(self.scope, self.tiers);
         if sound {
+            self.notes = notes.clone();
             self.controller = state.controller.clone();
             self.meter = state.meter.clone();
             self.controller.retarget(self.target);
@@ -112,6 +123,8 @@ impl Drive {
     /// `value`: of the parameter in the round that the line is about.
     pub fn line(&self, strategy: &str, value: f64, unmeasured: u64) -> FairnessLine {
         let controller = &self.controller;
+        let measured = self.notes.noise.zip(controller.window_rms());
+        let resolution = measured.and_then(|(noise, rms)| noise.resolution(controller.target, rms));
         FairnessLine {
             strategy: strategy.to_owned(),
             parameter: self.knob.parameter.to_owned(),
@@ -141,6 +154,8 @@ impl Drive {
             price_acted: controller.price_acted(),
             unmeasured,
             raising_helps: controller.raising_helps(),
+            resolution,
+            capped: self.notes.capped.clone(),
         }
     }
 }

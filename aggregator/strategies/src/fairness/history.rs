@@ -1,10 +1,11 @@
 //! The reports of a run, read back: the knobs follow from them with the same bits.
 
+use common::Tier;
 use serde::Deserialize;
 
 use super::{
     Fairness,
-    line::FairnessLine,
+    line::{Capped, FairnessLine},
     settings::Measure,
     sums::{RoundSignal, SignalKind, SignalSums},
 };
@@ -39,6 +40,11 @@ impl RecordedReport {
         RoundSignal { tiers: sums, unmeasured: vec![0; tiers] }
     }
 
+    /// What it says of one knob.
+    fn line(&self, parameter: &str, tier: Option<usize>) -> Option<&FairnessLine> {
+        self.fairness.iter().find(|line| line.parameter == parameter && line.tier == tier)
+    }
+
     fn kind(&self) -> Option<Kind<'_>> {
         self.fairness.first().map(kind)
     }
@@ -68,10 +74,13 @@ impl Fairness {
             self.retarget(target)?;
         }
         let tiers = self.tiers.max(report.fairness_sums.len());
+        for drive in &mut self.drives {
+            let recorded = report.line(drive.knob.parameter, drive.tier.map(Tier::index));
+            drive.set_capped(recorded.map_or_else(Capped::default, |recorded| recorded.capped.clone()));
+        }
         let mut lines = self.observe(&report.signal(tiers));
         for line in &mut lines {
-            let recorded =
-                report.fairness.iter().find(|own| (&own.parameter, own.tier) == (&line.parameter, line.tier));
+            let recorded = report.line(&line.parameter, line.tier);
             line.unmeasured = recorded.map_or(0, |recorded| recorded.unmeasured);
         }
         Ok(lines)

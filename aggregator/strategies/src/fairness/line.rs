@@ -1,9 +1,15 @@
 //! What a report says of one knob after a round.
 
+use common::Tier;
 use serde::{Deserialize, Serialize};
 
-use super::{ledger::Ledger, settings::Measure, status::FairnessStatus, sums::SignalKind};
-use crate::strategy::FairnessScope;
+use super::{
+    ledger::Ledger, resolution::Resolution, settings::Measure, status::FairnessStatus, sums::SignalKind,
+};
+use crate::{guard::CappedShare, strategy::FairnessScope};
+
+/// Devices that are named where the guard bounds them; of more only the number is known.
+const NAMED: usize = 5;
 
 /// One knob after a round.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,4 +70,33 @@ pub struct FairnessLine {
     pub unmeasured: u64,
     /// With `not_reachable`: false if the end of the knob is worse than what was before it.
     pub raising_helps: Option<bool>,
+    /// What the measurement can tell; absent where nothing is left to chance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+    /// Devices whose shares the guard bounded in the last round that was combined.
+    #[serde(default, skip_serializing_if = "Capped::is_empty")]
+    pub capped: Capped,
+}
+
+/// Devices that would have counted more without the guard.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Capped {
+    /// How many.
+    pub devices: u64,
+    /// The first of them.
+    pub names: Vec<String>,
+}
+
+impl Capped {
+    /// Of one tier, or of all.
+    pub(super) fn of(shares: &[CappedShare], tier: Option<Tier>) -> Self {
+        let own = || shares.iter().filter(|share| tier.is_none_or(|tier| share.tier == tier));
+        let names = own().take(NAMED).map(|share| share.device.to_string()).collect();
+        Self { devices: own().count() as u64, names }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.devices == 0
+    }
 }

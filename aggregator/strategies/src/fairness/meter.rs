@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     gains::{sampling, smoothing},
+    resolution::Noise,
     settings::Measure,
     sums::{RoundSignal, SignalSums},
 };
@@ -81,6 +82,8 @@ pub struct Reading {
     pub mean: f64,
     /// r of this round.
     pub sampling: f64,
+    /// What was taken off for sampling; absent if nothing was, or if a round is too small to know.
+    pub noise: Option<Noise>,
 }
 
 impl Meter {
@@ -169,18 +172,24 @@ impl TierMeter {
         }
         let known = || {
             let estimates = self.mu.iter().zip(&self.p).zip(&self.e);
-            estimates.filter_map(|((mu, p), e)| mu.map(|mu| (mu, p + e)))
+            estimates.filter_map(|((mu, p), e)| mu.map(|mu| (mu, *p, *e)))
         };
         let k = known().count() as f64;
         if k < 2.0 {
             return None;
         }
-        let mean = known().map(|(mu, _)| mu).sum::<f64>() / k;
-        let variance = known().map(|(mu, _)| (mu - mean) * (mu - mean)).sum::<f64>() / k;
-        let noise = known().map(|(_, noise)| noise).sum::<f64>() / k;
+        let mean = known().map(|(mu, ..)| mu).sum::<f64>() / k;
+        let variance = known().map(|(mu, ..)| (mu - mean) * (mu - mean)).sum::<f64>() / k;
+        let noise = known().map(|(_, p, e)| p + e).sum::<f64>() / k;
         let between = if correct { variance - (1.0 - 1.0 / k) * noise } else { variance };
         let sampling = present().map(sampling).sum::<f64>() / asked;
-        Some(Reading { squared: measure.squared(between, mean), mean, sampling })
+        let part = |sum: f64| measure.squared((1.0 - 1.0 / k) * sum / k, mean);
+        let noise = correct.then(|| Noise {
+            devices: part(known().map(|(_, p, _)| p).sum()),
+            samples: part(known().map(|(.., e)| e).sum()),
+            freedom: k as u64 - 1,
+        });
+        Some(Reading { squared: measure.squared(between, mean), mean, sampling, noise })
     }
 
     /// The estimates of a tier; one beyond the tiers of the run is left out.
@@ -223,7 +232,12 @@ impl PooledMeter {
             self.seen = Some(seen);
         }
         let Pooled { a, mean } = self.seen?;
-        Some(Reading { squared: measure.squared(a, mean), mean, sampling: r })
+        let noise = (correct && sums.n >= 2).then(|| Noise {
+            devices: 0.0,
+            samples: measure.squared(sums.sv / sums.n as f64, mean),
+            freedom: sums.n - 1,
+        });
+        Some(Reading { squared: measure.squared(a, mean), mean, sampling: r, noise })
     }
 }
 

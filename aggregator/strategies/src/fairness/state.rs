@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{controller::Controller, meter::Meter, settings::Measure, sums::SignalKind};
+use super::{
+    controller::Controller, line::Capped, meter::Meter, resolution::Noise, settings::Measure,
+    sums::SignalKind,
+};
 use crate::strategy::FairnessScope;
 
 /// Before the bytes of a state; another form gets another tag.
@@ -16,6 +19,9 @@ pub struct FairnessState {
     pub strategy: String,
     /// One per knob.
     pub knobs: Vec<KnobState>,
+    /// By knob; empty in a state of a program that did not know them.
+    #[serde(default)]
+    pub notes: Vec<KnobNotes>,
 }
 
 /// The state of one knob.
@@ -38,15 +44,38 @@ pub struct KnobState {
     pub meter: Meter,
 }
 
+/// What the last round showed of one knob beside the disparity. It is for reports alone and moves nothing.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnobNotes {
+    /// The noise of the measurement.
+    pub noise: Option<Noise>,
+    /// Devices whose shares the guard bounded.
+    pub capped: Capped,
+}
+
 impl FairnessState {
-    /// For a store.
+    /// The knob that is wanted, with its notes.
+    pub(super) fn of(&self, wanted: impl Fn(&KnobState) -> bool) -> Option<(&KnobState, KnobNotes)> {
+        let at = self.knobs.iter().position(wanted)?;
+        Some((&self.knobs[at], self.notes.get(at).cloned().unwrap_or_default()))
+    }
+
+    /// For a store. The notes follow the knobs, where earlier programs end.
     pub fn to_bytes(&self) -> Vec<u8> {
-        [TAG, &postcard::to_allocvec(self).expect("numbers and names always encode")].concat()
+        let knobs = postcard::to_allocvec(&(&self.strategy, &self.knobs));
+        let notes = postcard::to_allocvec(&self.notes);
+        let encoded = "numbers and names always encode";
+        [TAG, &knobs.expect(encoded), &notes.expect(encoded)].concat()
     }
 
     /// What [`FairnessState::to_bytes`] gave; `None`: it is something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (state, rest) = postcard::take_from_bytes(bytes.strip_prefix(TAG)?).ok()?;
-        rest.is_empty().then_some(state)
+        let ((strategy, knobs), rest) = postcard::take_from_bytes(bytes.strip_prefix(TAG)?).ok()?;
+        let (notes, rest) = match rest {
+            [] => (vec![], rest),
+            rest => postcard::take_from_bytes(rest).ok()?,
+        };
+        rest.is_empty().then_some(Self { strategy, knobs, notes })
     }
 }

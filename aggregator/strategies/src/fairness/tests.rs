@@ -1,4 +1,5 @@
 mod properties;
 mod refusals;
+mod resolution;
 mod rounds;
 mod vectors;

@@ -40,6 +40,9 @@ impl<'a> Importer<'a> {
         if let Some(value) = self.pads_of_pairs(node)? {
             return Ok(Some(value));
         }
+        if let Some(value) = self.stacked(node)? {
+            return Ok(Some(value));
+        }
         // A part of a sample may have computed ends.
         if matches!(op, "Slice" | "Gather") && matches!(self.values.get(first), Some(OnnxValue::Tensor(_))) {
             return Ok(None);

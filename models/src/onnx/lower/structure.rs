@@ -40,6 +40,39 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, joined))
     }
 
+    /// A Concat along an axis that samples do not have, or the Gather that takes one value out of it again.
+    pub(super) fn stacked(&self, node: &NodeProto) -> Result<Option<OnnxValue>, ImportError> {
+        let first = self.values.get(node.input.first().map_or("", String::as_str));
+        let axis = integer(node, "axis").unwrap_or(0);
+        match (node.op_type.as_str(), first) {
+            ("Concat", Some(OnnxValue::Tensor(first))) => {
+                let one = place(axis, first.axes.len()).filter(|&at| first.axes[at] == ViewAxis::One);
+                let views = node.input.iter().map(|name| match self.values.get(name.as_str()) {
+                    Some(OnnxValue::Tensor(view)) if view.axes == first.axes => Some(view.clone()),
+                    _ => None,
+                });
+                Ok(one.and_then(|axis| Some(OnnxValue::Stack(views.collect::<Option<_>>()?, axis))))
+            }
+            ("Gather", Some(OnnxValue::Stack(views, stacked))) => {
+                let name = node.input.get(1).map_or("", String::as_str);
+                let index = match self.fixed_of(node, name)?[..] {
+                    [index] if place(axis, views[0].axes.len()) == Some(*stacked) => {
+                        place(index, views.len())
+                    }
+                    _ => None,
+                };
+                let taken = index.and_then(|index| views.get(index).cloned());
+                let mut taken =
+                    taken.ok_or_else(|| problem(node, "takes more than one of several values"))?;
+                if self.source.constants.rank(name) != Some(1) {
+                    taken.axes.remove(*stacked);
+                }
+                Ok(Some(OnnxValue::Tensor(taken)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// `from..to` of one axis of the file.
     pub(super) fn part(
         &mut self,

@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, SeqAccess, Visitor},
 };
-use strategies::fairness::FairnessStatus;
+use strategies::fairness::{FairnessStatus, Resolution};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -95,6 +95,7 @@ pub(super) struct FairnessFields {
     /// Of the parameter.
     pub value: Option<f64>,
     pub status: Option<FairnessStatus>,
+    pub resolution: Option<Resolution>,
 }
 
 /// The length of a list.

@@ -252,6 +252,51 @@ fn a_lying_device_is_limited() {
     assert_eq!(found, [("validation", 4.0), ("validation_error", 0.04)]);
 }
 
+/// A device alone in its tier: at the end of the knob it would get nearly all weight, and the guard keeps it from that.
+#[test]
+fn the_guard_is_named_where_it_bounds_shares_at_the_end_of_the_knob() {
+    let mut fleet = Fleet::new(&[0.0, 0.0], 0.1, &[&[0, 1], &[0]]);
+    fleet.add("lone", 0, 10, 2.0, &[0.1, 0.1]);
+    (0..7).for_each(|number| fleet.add(&format!("d{number}"), 1, 10, 1.0, &[0.1]));
+    for member in &mut fleet.devices {
+        let validation = Some(Validation { loss: member.loss, error: 0.001 });
+        member.more = Scalars { validation, ..Scalars::default() };
+    }
+    let run = |mode: crate::guard::Mode| {
+        let config = crate::guard::GuardConfig { mode, ..Default::default() };
+        let guard = crate::guard::Guard::new(config);
+        let mut method = aimed("fairheterofl", &Value::Null, &json!({"target": 0.05}), &fleet);
+        let mut lines = vec![];
+        for _ in 0..60 {
+            let mut cohort = fleet.cohort();
+            if guard.is_on() {
+                guard.inspect(&mut cohort, crate::strategy::Kind::Train);
+            }
+            let outcome =
+                combine(&mut method, &cohort, &[], &mut fleet.updates(), &mut fleet.theta.clone()).unwrap();
+            lines.push(outcome.fairness[0].clone());
+        }
+        // What is saved says the same, for the report of the final scores.
+        let mut restored = aimed("fairheterofl", &Value::Null, &json!({"target": 0.05}), &fleet);
+        restored.restore(&method.save()).unwrap();
+        let last = restored.fairness_lines().remove(0);
+        assert_eq!((&last.capped, last.advice()), (&lines[59].capped, lines[59].advice()));
+        lines
+    };
+    let bound = run(crate::guard::Mode::Bound);
+    assert!(bound[0].capped.is_empty(), "nothing is bounded while the knob is neutral: {:?}", bound[0]);
+    let last = bound.last().unwrap();
+    assert_eq!(
+        (last.status, &last.capped.names[..]),
+        (FairnessStatus::NotReachable, &["lone".to_owned()][..])
+    );
+    assert!(last.advice().contains("the guard bounds the share of lone"), "{}", last.advice());
+    let free = run(crate::guard::Mode::Off);
+    let last = free.last().unwrap();
+    assert_eq!(last.status, FairnessStatus::NotReachable);
+    assert!(last.capped.is_empty() && !last.advice().contains("guard"), "{}", last.advice());
+}
+
 #[test]
 fn enrolled_devices() {
     let fleet = fleet(3, 1);

@@ -136,6 +136,50 @@ fn close(what: &str, got: f64, expected: f64) {
     assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{what}: {got} is not {expected}");
 }
 
+/// What the file holds. Its loops below would pass over an empty list, and a part that is added needs a test.
+#[test]
+fn every_part_of_the_file_is_tested() {
+    let file: serde_json::Value = serde_json::from_str(include_str!("../vectors.json")).unwrap();
+    let parts: Vec<&str> = file.as_object().unwrap().keys().map(String::as_str).collect();
+    let known = [
+        "controllers",
+        "format",
+        "gains",
+        "knobs",
+        "meter_then_controller",
+        "meters",
+        "note",
+        "tolerance",
+        "version",
+    ];
+    let mut sorted = parts.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, known);
+    let vectors = vectors();
+    let meters: Vec<_> = vectors.meters.iter().map(|meter| (&*meter.name, meter.rounds.len())).collect();
+    assert_eq!(meters, [("tiers-full", 10), ("tiers-partial", 10), ("tiers-spread", 10)]);
+    let runs = vectors.controllers.iter().map(|run| (&*run.name, run.rounds.len()));
+    assert_eq!(runs.collect::<Vec<_>>(), [("worked", 10), ("saturates", 40), ("gap-and-negative", 5)]);
+    let lists = (vectors.knobs.len(), vectors.gains.len(), vectors.meter_then_controller.len());
+    assert_eq!(lists, (7, 4, 10));
+}
+
+/// Warm-up and a knob that goes down are not in the file. By hand, c* = 0.2: e = 1.25 gives I = 0.0625 and u = 1; then e = 0.
+#[test]
+fn warm_up_with_a_knob_that_goes_down() {
+    let knobs = by_name("fedeba", serde_json::Value::Null).unwrap().strategy.knobs();
+    let tau = knobs.iter().find(|knob| knob.parameter == "tau").unwrap();
+    let rule = Rule { warmup: 2, ..Rule::default() };
+    let mut controller = Controller::new(0.2);
+    let expected = [(0.0, 20.0), (0.0, 20.0), (0.0625, 0.5), (0.0625, 15.881_855_715_843_544)];
+    for (squared, (integrator, value)) in [0.09, 0.09, 0.09, 0.04].into_iter().zip(expected) {
+        controller.step(rule, squared, Some(1.0), 0.0);
+        close("I", controller.integrator, integrator);
+        close("tau", tau.value(controller.position), value);
+    }
+    assert_eq!((controller.rounds, controller.ledger.rounds), (4, 2));
+}
+
 /// As strategies declare them, not only as the file states them.
 #[test]
 fn knobs_and_their_values() {

@@ -46,8 +46,9 @@ pub(in crate::train) fn param_grad<T: Float>(
     for (channel, dslope) in dslope.iter_mut().enumerate() {
         let stretches = x.chunks(inner).zip(dy.chunks(inner)).skip(channel).step_by(channels);
         let pairs = stretches.flat_map(|(x, dy)| x.iter().zip(dy));
-        let below = pairs.filter(|(x, _)| !(**x > T::ZERO));
-        *dslope += factor * below.fold(T::ZERO, |sum, (&x, &dy)| sum + dy * x);
+        // A NaN is added, so that divergence is detected.
+        let sum = pairs.fold(T::ZERO, |sum, (&x, &dy)| if x > T::ZERO { sum } else { sum + dy * x });
+        *dslope += factor * sum;
     }
 }
 

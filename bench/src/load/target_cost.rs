@@ -1,0 +1,127 @@
+//! What a fairness target costs the gateway: the same load with and without one, in pairs of runs.
+//!
+//! Both runs of a pair follow each other, and every other pair begins with the target, so that both sides meet the machine in
+//! the same states. Compared is the processor time of the gateway's process, which other programs change less than seconds.
+
+use std::fmt::Write as _;
+
+use common::output::{COLUMNS, wrap};
+use serde::Serialize;
+
+use super::{LoadError, LoadOptions, LoadResult, Progress, run};
+use crate::attack::PairedChange;
+
+/// Share by which a target may raise the gateway's processor time of a round.
+pub const MOST_COST: f64 = 0.03;
+
+/// Processor time of a round, in seconds, of both runs of a pair.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct CostPair {
+    pub without: f64,
+    pub with: f64,
+}
+
+impl CostPair {
+    /// By how much the run with a target takes longer, as a share.
+    pub fn change(&self) -> f64 {
+        self.with / self.without - 1.0
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TargetCost {
+    pub devices: usize,
+    pub rounds: u32,
+    pub target: f64,
+    pub pairs: Vec<CostPair>,
+    /// Over the pairs, as a share.
+    pub change: PairedChange,
+    /// Whether the mean is within [`MOST_COST`].
+    pub passed: bool,
+}
+
+/// Runs so many pairs. `progress` is called with the number of a pair when it has ended, and its change.
+pub async fn compare(
+    options: &LoadOptions,
+    target: f64,
+    pairs: u32,
+    progress: impl Fn(u32, f64),
+) -> Result<TargetCost, LoadError> {
+    let mut found = vec![];
+    for number in 0..pairs {
+        let mut seconds = [0.0; 2];
+        let first = usize::from(number % 2 == 1);
+        for side in [first, 1 - first] {
+            let fairness = (side == 1).then_some(target);
+            let options = LoadOptions { fairness, ..options.clone() };
+            let quiet: Progress = Box::new(|_, _| {});
+            let result = Box::pin(run(&options, quiet)).await?;
+            result.complete()?;
+            seconds[side] = cpu_of(&result)?;
+        }
+        let pair = CostPair { without: seconds[0], with: seconds[1] };
+        progress(number + 1, pair.change());
+        found.push(pair);
+    }
+    let change = PairedChange::of(found.iter().map(CostPair::change));
+    let LoadOptions { devices, rounds, .. } = *options;
+    Ok(TargetCost { devices, rounds, target, pairs: found, change, passed: change.mean <= MOST_COST })
+}
+
+fn cpu_of(result: &LoadResult) -> Result<f64, LoadError> {
+    result.cpu_s.filter(|seconds| *seconds > 0.0).ok_or(LoadError::NoProcessorTime)
+}
+
+impl TargetCost {
+    pub fn table(&self) -> String {
+        let Self { devices, rounds, target, pairs, change, passed } = self;
+        let mut text = format!(
+            "{devices} devices, runs of {rounds} rounds with and without fairness.target = {target}\n\
+             pair   without ms   with ms   change\n"
+        );
+        for (number, pair) in (1..).zip(pairs) {
+            let CostPair { without, with } = pair;
+            let percent = 100.0 * pair.change();
+            let _ = writeln!(
+                text,
+                "{number:>4} {:>12.2} {:>9.2} {percent:>+7.1}%",
+                1000.0 * without,
+                1000.0 * with
+            );
+        }
+        let interval = change
+            .half_width
+            .map_or_else(|| "one pair".into(), |half| format!("± {:.1} %, 95 %", 100.0 * half));
+        let summary = format!(
+            "a target changes the gateway's processor time of a round by {:+.1} % ({interval}); at most +{:.0} % wanted: {}",
+            100.0 * change.mean,
+            100.0 * MOST_COST,
+            if *passed { "met" } else { "missed" },
+        );
+        text + &wrap(&summary, 0, COLUMNS) + "\n"
+    }
+
+    /// Fails if the bar is missed.
+    pub fn check(&self) -> Result<(), LoadError> {
+        if self.passed { Ok(()) } else { Err(LoadError::Dear { percent: 100.0 * self.change.mean }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_is_on_the_mean_of_the_pairs() {
+        let cost = |with: [f64; 2]| {
+            let pairs = with.map(|with| CostPair { without: 0.1, with }).to_vec();
+            let change = PairedChange::of(pairs.iter().map(CostPair::change));
+            let passed = change.mean <= MOST_COST;
+            TargetCost { devices: 4, rounds: 2, target: 0.3, pairs, change, passed }
+        };
+        let (cheap, dear) = (cost([0.101, 0.103]), cost([0.103, 0.105]));
+        assert!(cheap.check().is_ok() && cheap.table().contains("+2.0 % (±"), "{}", cheap.table());
+        assert!(dear.check().unwrap_err().to_string().contains("4.0 %"), "{}", dear.table());
+        assert!(dear.table().contains("   1       100.00    103.00    +3.0%"), "{}", dear.table());
+    }
+}
