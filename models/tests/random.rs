@@ -49,7 +49,9 @@ fn tier(graph: &Graph, seed: u64) -> Option<WidthMask> {
 #[cfg(feature = "tract")]
 #[test]
 fn forward_agrees_with_tract() {
+    use common::plan::Activation;
     use models::{
+        graph::{Node, Op},
         infer::TractModel,
         onnx::{ExportOptions, export},
     };
@@ -63,15 +65,20 @@ fn forward_agrees_with_tract() {
             let slice = case.graph.slice(&case.mask).unwrap();
             let file = export(&slice, case.parameters(), &ExportOptions::default()).unwrap();
             let model = TractModel::load(&file).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            // tract 0.23 leaves out the factor `alpha` of Celu.
+            let celu = |node: &Node| matches!(node.op, Op::Activate(Activation::Celu { .. }));
+            let wrong = slice.nodes().iter().any(celu);
             let expected = match model.logits(&case.features) {
-                Ok(logits) => logits,
-                // tract 0.23 cannot run some small recurrent layers; these are compared with the reference forward pass.
-                Err(error) if format!("{error:#}").contains("xw not contiguous") => {
+                Ok(logits) if !wrong => logits,
+                Err(error) if !format!("{error:#}").contains("xw not contiguous") => {
+                    panic!("seed {seed}: {error}")
+                }
+                // It cannot run some small recurrent layers. These are compared with the reference forward pass.
+                _ => {
                     ran = false;
                     let logits = support::forward(&slice, case.parameters(), &case.features);
                     logits.into_iter().map(|x| x as f32).collect()
                 }
-                Err(error) => panic!("seed {seed}: {error}"),
             };
             let options = [
                 PlanOptions::infer(BATCH),

@@ -64,8 +64,9 @@ mod tests {
 
     #[test]
     fn a_status_is_named_once() {
-        let line = FairnessLine { resolution: None, ..TINY.runs[1].target.clone().unwrap() };
-        let says = |status| words(&FairnessLine { status, position: 0.5, value: 2.345_678, ..line.clone() });
+        let line = TINY.runs[1].target.clone().unwrap();
+        let line = FairnessLine { position: 0.5, value: 2.345_678, resolution: None, ..line };
+        let says = |status| words(&FairnessLine { status, ..line.clone() });
         assert_eq!(says(FairnessStatus::Met), "met with q = 2.35");
         assert_eq!(says(FairnessStatus::Measuring), "measuring: too few rounds to judge");
         assert!(says(FairnessStatus::NotReachable).starts_with("not reachable with q up to 10"));

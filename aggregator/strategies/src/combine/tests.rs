@@ -81,7 +81,7 @@ fn updates_of_joined_branches_reach_their_own_parameters() {
     let map = RegionMap::new(graph.layout(), &masks);
     let updates: Vec<Vec<f32>> = [(0, 3.0), (1, 1.0)].map(|(at, x)| vec![x; map.slice_len(tier(at))]).into();
     assert_eq!([updates[0].len(), updates[1].len()], [39, 4 + 2 + 2 + 1 + 9 + 3]);
-    let cohort = cohort(&map, &[("wide", 0, 1, &updates[0]), ("narrow", 1, 1, &updates[1])]);
+    let cohort = cohort(&map, &[("a", 0, 1, &updates[0]), ("b", 1, 1, &updates[1])]);
     let mut theta = [0.0f32; 39];
     combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap();
     let (wide, shared) = (3.0, 2.0);

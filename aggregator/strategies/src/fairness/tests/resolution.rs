@@ -176,7 +176,6 @@ fn words_for_the_guard() {
 /// The bytes of a program that did not know notes.
 #[test]
 fn states_without_notes_are_read() {
-    let mut meter = Meter::new(FairnessScope::Tiers, 2);
     let mut rng = Rng::new(3);
     let fleet = SampledFleet::draw(&mut rng, &[1.0, 2.0], 2, 10);
     let tiers = fleet.0.iter().map(|devices| {
@@ -194,7 +193,6 @@ fn states_without_notes_are_read() {
     };
     let mut fairness = aimed();
     fairness.observe(&round);
-    meter.observe(&round, None, Measure::Cv, true);
     let state = fairness.state();
     let bytes = state.to_bytes();
     assert_eq!(FairnessState::from_bytes(&bytes), Some(state.clone()));
