@@ -142,7 +142,7 @@ impl fmt::Display for CheckReport {
             self.model, self.batch
         )?;
         let header =
-            ["tier", "parameters", "RAM B", "outputs (tract)", "gradients (diff)", "f32 (f64)", "verdict"];
+            ["tier", "params", "RAM B", "outputs (tract)", "gradients (diff)", "f32 (f64)", "verdict"];
         let mut table = Table::new(1, &header);
         for TierRow { check: tier, ram_bytes } in &self.tiers {
             table.row([

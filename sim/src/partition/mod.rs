@@ -226,7 +226,7 @@ impl Partition {
     }
 }
 
-/// Client 0 has samples of the first `classes` classes only, which nobody else has; left over samples have no client.
+/// Client 0 has samples of the first `classes` classes only, which no other client has; left over samples have no client.
 fn rare(labels: &[u32], clients: usize, classes: usize, seed: u64) -> Result<Vec<Vec<u32>>, PartitionError> {
     let mut order: Vec<u32> = (0..labels.len() as u32).collect();
     Rng::new(seed).shuffle(&mut order);

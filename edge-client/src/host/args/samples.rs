@@ -311,9 +311,12 @@ mod tests {
         assert!(load(&[]).unwrap_err().contains("--data digits"));
         assert_eq!(load(&["--data", "digits", "--test-fraction", "0"]).unwrap().train_len(), 3823);
         assert!(load(&["--data", "digits", "--csv", "x.csv"]).unwrap_err().contains("cannot be used with"));
-        assert!(
-            load(&["--data", "digits", "--schema", "x.toml"]).unwrap_err().contains("remove --data digits")
-        );
+        let dir = tempfile::tempdir().unwrap();
+        let schema = dir.path().join("schema.toml");
+        let columns = "{ name = 'x', type = 'number' }, { name = 'y', type = 'label', classes = ['a', 'b'] }";
+        std::fs::write(&schema, format!("[data]\ntask = 'classification'\ncolumns = [{columns}]\n")).unwrap();
+        let refused = load(&["--data", "digits", "--schema", schema.to_str().unwrap()]).unwrap_err();
+        assert!(refused.contains("remove --data digits"), "{refused}");
         assert!(load(&["--data", "no-such.csv"]).unwrap_err().starts_with("no-such.csv: "));
     }
 

@@ -136,10 +136,10 @@ fn targets_that_cannot_be_followed_are_named() {
     assert!(own.starts_with("heterofl: ") && own.contains("heterofl` has no parameter"), "{own}");
     let both = error(&["strategies.q10.fairness.target=0.3"]);
     assert!(both.starts_with("q10: ") && both.contains("params.q"), "{both}");
-    let nobody = error(&["only=['heterofl', 'q10']", "fairness.target=0.3"]);
+    let unsuited = error(&["only=['heterofl', 'q10']", "fairness.target=0.3"]);
     assert!(
-        nobody.contains("no strategy") && nobody.contains("heterofl: ") && nobody.contains("q10: "),
-        "{nobody}"
+        unsuited.contains("no strategy") && unsuited.contains("heterofl: ") && unsuited.contains("q10: "),
+        "{unsuited}"
     );
     let cv = error(&["fairness={ target = 0.3, signal = 'training' }"]);
     assert!(cv.contains("fairness.measure"), "{cv}");

@@ -188,7 +188,7 @@ fn a_round_that_is_kept_changes_nothing() {
     let outcome = combine(&mut method, &long.cohort(), &[], &mut long.updates(), &mut theta).unwrap();
     assert_eq!(outcome.kept, Some(Code::NonFiniteResult));
     assert_eq!(method.save(), before);
-    // Nobody has a signal: the model moves, the knob does not.
+    // No device has a signal: the model moves, the knob does not.
     let mut silent = good.clone();
     silent.devices.iter_mut().for_each(|member| member.more = Scalars::default());
     let outcome = play(&mut method, &silent);
