@@ -57,7 +57,7 @@ pub struct DataArgs {
     /// Samples: a CSV file, an .npz file, an .npy or IDX file with --labels, a folder of images, or `digits` (built in)
     #[arg(long = "data", value_name = "FILE", conflicts_with_all = ["csv", "images"])]
     pub file: Option<PathBuf>,
-    /// TOML file whose table [data] says what columns mean (see `fairtier data schema`), or `gateway` for that of the run
+    /// TOML file whose table `[data]` says what columns mean (see `fairtier data schema`), or `gateway` for that of the run
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
     /// IDX file with images, plain or .gz (pixels become pixel/255)
