@@ -122,7 +122,7 @@ fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
 #[test]
 fn sessions_of_one_board_are_bounded() {
     let gateway = Gateway::new(CONFIG, &["bridge"]);
-    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut serving = gateway.serve("127.0.0.1:0", &[]);
     enroll_board(&gateway, "m4");
     let (bridge, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
     let args = ["bridge", "--server", &serving.address, "--identity", &bridge, "--port", &port];
@@ -136,7 +136,7 @@ fn sessions_of_one_board_are_bounded() {
     third.join();
     first.wait_lost();
     assert!(bridge.is_running(), "the bridge must keep running for its other boards");
-    assert!(serving.process.output().contains("dropped: E36"), "{}", serving.process.output());
+    serving.process.wait_line("dropped: E36");
 }
 
 #[test]

@@ -143,8 +143,8 @@ fn a_killed_aggregator_continues_its_run() {
         assert_eq!(*run.get_or_insert(id), id);
         assert!(reports.len() as u64 >= committed && reports.len() < LONG_ROUNDS as usize, "{committed}");
         assert!(devices.iter_mut().all(Process::is_running), "devices must wait for the aggregator");
-        let again = gateway.serve(&address, &["--exit-when-done"]);
-        assert!(again.process.output().contains(&id.to_string()), "{}", again.process.output());
+        let mut again = gateway.serve(&address, &["--exit-when-done"]);
+        again.process.wait_line(&id.to_string());
         serving = Some(again);
     }
     finish(devices);

@@ -95,7 +95,7 @@ fn a_repeatedly_stopped_device_hardly_slows_down_the_others() {
 
 #[test]
 fn a_device_started_twice_continues_in_the_newer_process_only() {
-    let (gateway, serving, mut devices) = start();
+    let (gateway, mut serving, mut devices) = start();
     let older = devices.pop().unwrap();
     let ram = gateway.model().plans[2].info.arena_bytes().to_string();
     let mut newer = gateway.device(&serving, "cam-2", "2/3", &["--ram", &ram]);
@@ -105,7 +105,7 @@ fn a_device_started_twice_continues_in_the_newer_process_only() {
     newer.wait_line("update accepted");
     gateway.wait_committed(committed(&gateway) + 20);
     assert!(newer.is_running());
-    assert!(serving.process.output().contains("its earlier connection is closed"));
+    serving.process.wait_line("its earlier connection is closed");
 }
 
 /// Every reconnect opens a new connection with the same identity, perhaps before the gateway has noticed the end of
