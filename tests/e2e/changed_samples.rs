@@ -21,12 +21,13 @@ fn rows(count: u32) -> String {
 
 /// The number of training samples that the last round of a device counted.
 fn samples(status: &Value) -> Option<u64> {
-    status["last"]["devices"][0]["samples"].as_u64()
+    status["last_round"]["devices"][0]["samples"].as_u64()
 }
 
 #[test]
 fn changed_samples_are_used_from_the_next_round_on() {
-    let config = "model = { source = \"mlp:2-4-2\", tiers = [1.0] }\nrun = { rounds = 1000000 }";
+    let config =
+        "model = { source = \"mlp:2-4-2\", tiers = [1.0] }\nrun = { rounds = 1000000, min_devices = 1 }";
     let gateway = Gateway::new(config, &["cam-0"]);
     let file = gateway.path("samples.csv");
     fs::write(&file, rows(20)).unwrap();
