@@ -8,9 +8,9 @@ use std::{
 
 use crate::{
     Event, Profile,
-    data::Shard,
+    data::{Shard, VecShard, schema::Schema},
     host::{
-        Client, Identity, PrivateFile, SaveModel,
+        Client, Identity, PrivateFile, SampleSource, SaveModel, WatchedFiles,
         args::{BudgetArgs, DataArgs, PrivacyArgs},
         enrol::{self, EnrolError, Token},
         privacy::spent_file,
@@ -235,18 +235,15 @@ fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Resu
 
 fn run(args: &RunArgs) -> Result<()> {
     let schema = agreed::schema(args)?;
-    let mut shard = args.data.shard_by(schema.as_ref())?;
-    if let Some(file) = &args.validation_csv {
-        let wrong = || format!("--validation-csv {}", file.display());
-        shard = shard.with_validation(args.data.csv_by(file, schema.as_ref())?).with_context(wrong)?;
-    }
+    let files = args.data.files().into_iter().chain(args.validation_csv.clone()).collect();
+    let samples = WatchedFiles::load(files, || shard(args, schema.as_ref()))?;
     let device = device_name(args)?;
     let identity = Identity::load(&args.identity)?;
     let privacy = args.privacy.beside(&args.identity)?;
     let client = Client {
         server: resolve(&args.server)?,
         identity,
-        profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), privacy },
+        profile: Profile { device, budget: args.budget.budget(), data: samples.shard().summary(), privacy },
         spent: privacy.most().map(|_| spent_file(&args.identity)),
         save_model: args.save_model.clone().map(|path| SaveModel { path, every: args.save_every }),
         give_up_after: args.give_up_after.map(Duration::from_secs),
@@ -262,11 +259,19 @@ fn run(args: &RunArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let end = runtime.block_on(async {
         let stop = stop_signal()?;
-        client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)
+        client.run(samples, backend, stop, report).await.map_err(anyhow::Error::from)
     })?;
     let how = if end.finished { "run is over" } else { "stopped before its end" };
     let json = json!({ "rounds": end.rounds, "finished": end.finished });
     say(args.format, &format!("{} rounds, {how}\n", end.rounds), &json)
+}
+
+/// The samples as the files are now.
+fn shard(args: &RunArgs, schema: Option<&Schema>) -> Result<VecShard> {
+    let shard = args.data.shard_by(schema)?;
+    let Some(file) = &args.validation_csv else { return Ok(shard) };
+    let wrong = || format!("--validation-csv {}", file.display());
+    shard.with_validation(args.data.csv_by(file, schema)?).with_context(wrong)
 }
 
 fn device_name(args: &RunArgs) -> Result<DeviceId> {

@@ -21,7 +21,7 @@
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier, Versions,
     message::{Assignment, DataSummary, Offer, Progress as SignOfLife, Refusal, Scalars, Task},
-    plan::{MAX_NODES, Plan, PlanStore},
+    plan::{MAX_NODES, Plan, PlanInfo, PlanStore},
     privacy::Privacy,
     transfer::{Lane, LinkLimits, Outgoing},
 };
@@ -179,6 +179,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.tier
     }
 
+    /// The sizes and the loss of the device's Plan, once it has joined.
+    pub fn plan_info(&self) -> Option<&PlanInfo> {
+        self.plan.as_ref().map(PlanStore::info)
+    }
+
     /// The parameters in the arena; empty before the device has room for its Plan.
     pub fn weights(&mut self) -> &[f32] {
         let params = self.plan.as_ref().map_or(0, |plan| plan.info().params as usize);
@@ -208,7 +213,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.spent = spent;
     }
 
-    /// The device has other samples from now on. Work on the old ones is dropped.
+    /// The device has other samples from now on. Work on the old ones is dropped. The aggregator learns of the new ones when the
+    /// driver calls [`Session::handle_connected`], which says Hello again.
     pub fn replace_data(&mut self, data: DataSummary) {
         self.profile.data = data;
         self.own.baseline = None;

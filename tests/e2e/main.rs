@@ -6,6 +6,7 @@
 //! | `bad_network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `boards` | behind a bridge: revocation, grants |
 //! | `book` | the commands of docs/, as a reader types them |
+//! | `changed_samples` | a file of samples that changes during a run |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
@@ -45,6 +46,7 @@ mod bad_network;
 mod boards;
 #[cfg(feature = "infer")]
 mod book;
+mod changed_samples;
 mod custom_strategy;
 mod exchanges;
 mod exported_models;

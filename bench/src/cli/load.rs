@@ -40,6 +40,8 @@ with the end of the other side's turn, so it does not count. Additional rounds m
   peak_growth  the peak of the last round is at most 5 % above that of the first
   ratio        with --reference: at least 0.6 of the updates per second of the bare streams
 With --fairness the only bar is the cost of a target: at most 3 % more processor time of the gateway per round.
+It is met if the whole 95 % interval over the pairs is within it, missed if none of it is, and undecided otherwise.
+Undecided fails, too: raise --pairs.
 A bar that is not measured counts as missed. Growth needs two rounds; memory needs a process (--pid with --server).";
 
 /// A number of at least 1.

@@ -66,6 +66,10 @@ pub enum LoadError {
     NoProcessorTime,
     #[error("missed: a fairness target costs the gateway {percent:.1} % more processor time per round")]
     Dear { percent: f64 },
+    #[error(
+        "undecided: {pairs} pairs of runs give {percent:+.1} % processor time per round with too wide an interval; raise --pairs"
+    )]
+    CostUndecided { percent: f64, pairs: usize },
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]

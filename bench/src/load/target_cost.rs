@@ -3,7 +3,7 @@
 //! Both runs of a pair follow each other, and every other pair begins with the target, so that both sides meet the machine in
 //! the same states. Compared is the processor time of the gateway's process, which other programs change less than seconds.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Write as _};
 
 use common::output::{COLUMNS, wrap};
 use serde::Serialize;
@@ -36,8 +36,40 @@ pub struct TargetCost {
     pub pairs: Vec<CostPair>,
     /// Over the pairs, as a share.
     pub change: PairedChange,
-    /// Whether the mean is within [`MOST_COST`].
-    pub passed: bool,
+    /// The interval of the change beside [`MOST_COST`].
+    pub verdict: CostVerdict,
+}
+
+/// Whether a cost is within [`MOST_COST`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CostVerdict {
+    /// The whole interval is.
+    Met,
+    /// No part of the interval is.
+    Missed,
+    /// A part of the interval is, or there is no interval: more pairs decide.
+    Undecided,
+}
+
+impl CostVerdict {
+    fn of(change: PairedChange) -> Self {
+        match change.half_width {
+            Some(half) if change.mean + half <= MOST_COST => Self::Met,
+            Some(half) if change.mean - half > MOST_COST => Self::Missed,
+            _ => Self::Undecided,
+        }
+    }
+}
+
+impl Display for CostVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Met => "met",
+            Self::Missed => "missed",
+            Self::Undecided => "undecided",
+        })
+    }
 }
 
 /// Runs so many pairs. `progress` is called with the number of a pair when it has ended, and its change.
@@ -65,7 +97,7 @@ pub async fn compare(
     }
     let change = PairedChange::of(found.iter().map(CostPair::change));
     let LoadOptions { devices, rounds, .. } = *options;
-    Ok(TargetCost { devices, rounds, target, pairs: found, change, passed: change.mean <= MOST_COST })
+    Ok(TargetCost { devices, rounds, target, pairs: found, change, verdict: CostVerdict::of(change) })
 }
 
 fn cpu_of(result: &LoadResult) -> Result<f64, LoadError> {
@@ -74,7 +106,7 @@ fn cpu_of(result: &LoadResult) -> Result<f64, LoadError> {
 
 impl TargetCost {
     pub fn table(&self) -> String {
-        let Self { devices, rounds, target, pairs, change, passed } = self;
+        let Self { devices, rounds, target, pairs, change, verdict } = self;
         let mut text = format!(
             "{devices} devices, runs of {rounds} rounds with and without fairness.target = {target}\n\
              pair   without ms   with ms   change\n"
@@ -93,17 +125,21 @@ impl TargetCost {
             .half_width
             .map_or_else(|| "one pair".into(), |half| format!("± {:.1} %, 95 %", 100.0 * half));
         let summary = format!(
-            "a target changes the gateway's processor time of a round by {:+.1} % ({interval}); at most +{:.0} % wanted: {}",
+            "a target changes the gateway's processor time of a round by {:+.1} % ({interval}); at most +{:.0} % wanted: {verdict}",
             100.0 * change.mean,
             100.0 * MOST_COST,
-            if *passed { "met" } else { "missed" },
         );
         text + &wrap(&summary, 0, COLUMNS) + "\n"
     }
 
-    /// Fails if the bar is missed.
+    /// Fails unless the bar is met.
     pub fn check(&self) -> Result<(), LoadError> {
-        if self.passed { Ok(()) } else { Err(LoadError::Dear { percent: 100.0 * self.change.mean }) }
+        let percent = 100.0 * self.change.mean;
+        match self.verdict {
+            CostVerdict::Met => Ok(()),
+            CostVerdict::Missed => Err(LoadError::Dear { percent }),
+            CostVerdict::Undecided => Err(LoadError::CostUndecided { percent, pairs: self.pairs.len() }),
+        }
     }
 }
 
@@ -111,17 +147,37 @@ impl TargetCost {
 mod tests {
     use super::*;
 
+    fn cost(with: &[f64]) -> TargetCost {
+        let pairs: Vec<_> = with.iter().map(|&with| CostPair { without: 0.1, with }).collect();
+        let change = PairedChange::of(pairs.iter().map(CostPair::change));
+        TargetCost { devices: 4, rounds: 2, target: 0.3, pairs, change, verdict: CostVerdict::of(change) }
+    }
+
     #[test]
-    fn the_bar_is_on_the_mean_of_the_pairs() {
-        let cost = |with: [f64; 2]| {
-            let pairs = with.map(|with| CostPair { without: 0.1, with }).to_vec();
-            let change = PairedChange::of(pairs.iter().map(CostPair::change));
-            let passed = change.mean <= MOST_COST;
-            TargetCost { devices: 4, rounds: 2, target: 0.3, pairs, change, passed }
-        };
-        let (cheap, dear) = (cost([0.101, 0.103]), cost([0.103, 0.105]));
-        assert!(cheap.check().is_ok() && cheap.table().contains("+2.0 % (±"), "{}", cheap.table());
-        assert!(dear.check().unwrap_err().to_string().contains("4.0 %"), "{}", dear.table());
-        assert!(dear.table().contains("   1       100.00    103.00    +3.0%"), "{}", dear.table());
+    fn the_end_of_the_interval_decides() {
+        let of = |mean, half_width| CostVerdict::of(PairedChange { mean, half_width });
+        assert_eq!(of(0.01, Some(0.019)), CostVerdict::Met);
+        assert_eq!(of(0.01, Some(0.021)), CostVerdict::Undecided);
+        assert_eq!(of(-0.003, Some(0.046)), CostVerdict::Undecided);
+        assert_eq!(of(0.05, Some(0.021)), CostVerdict::Undecided);
+        assert_eq!(of(0.05, Some(0.019)), CostVerdict::Missed);
+        assert_eq!(of(MOST_COST, Some(0.0)), CostVerdict::Met);
+        for mean in [-1.0, 0.0, 1.0, f64::NAN] {
+            assert_eq!(of(mean, None), CostVerdict::Undecided, "one pair has no interval: {mean}");
+        }
+        assert_eq!(of(f64::NAN, Some(f64::NAN)), CostVerdict::Undecided);
+    }
+
+    #[test]
+    fn only_a_met_bar_passes() {
+        let (cheap, dear) = (cost(&[0.1009, 0.1011]), cost(&[0.1049, 0.1051]));
+        assert!(cheap.check().is_ok() && cheap.table().ends_with("wanted: met\n"), "{}", cheap.table());
+        assert!(dear.check().unwrap_err().to_string().contains("5.0 %"));
+        assert!(dear.table().contains("   1       100.00    104.90    +4.9%"), "{}", dear.table());
+        for unclear in [cost(&[0.101, 0.103]), cost(&[0.101])] {
+            assert!(unclear.table().contains("undecided"), "{}", unclear.table());
+            assert!(unclear.check().unwrap_err().to_string().contains("--pairs"));
+        }
+        assert!(serde_json::to_string(&dear).unwrap().contains("\"verdict\":\"missed\""));
     }
 }

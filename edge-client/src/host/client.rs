@@ -18,9 +18,9 @@ use super::{
     quic,
     refusals::{Next, Refusals},
     renewal::Renewal,
+    watch::SampleSource,
 };
 use crate::{
-    data::Shard,
     session::{Event, HeapArena, Profile, Session, Spent},
     train::Backend,
 };
@@ -103,10 +103,10 @@ enum LinkEnd {
 }
 
 impl Client {
-    /// Takes part until the run is over or `stop` resolves.
+    /// Takes part until the run is over or `stop` resolves. A reference to a shard is a source of samples that never change.
     pub async fn run(
         &self,
-        shard: &(impl Shard + ?Sized),
+        mut source: impl SampleSource,
         backend: &mut (impl Backend<f32> + ?Sized),
         stop: impl Future<Output = ()>,
         mut observe: impl FnMut(&Event),
@@ -119,6 +119,7 @@ impl Client {
             started: time::Instant::now(),
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
             last_round: None,
+            looked: None,
             spent: Spent::default(),
             renewal: Renewal::new(self.identity.clone()),
             backoff: ReconnectBackoff::new(&self.profile.device),
@@ -137,7 +138,7 @@ impl Client {
             {
                 Ok(link) => {
                     let before = driver.end.rounds;
-                    let end = driver.serve(link, shard, backend, &mut stop, &mut observe).await?;
+                    let end = driver.serve(link, &mut source, backend, &mut stop, &mut observe).await?;
                     last_link = time::Instant::now();
                     if driver.end.rounds > before || driver.carried {
                         driver.backoff.reset();

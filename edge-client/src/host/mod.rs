@@ -19,9 +19,11 @@ pub mod refusals;
 mod renewal;
 pub mod schema;
 mod verify;
+mod watch;
 
 pub use backoff::ReconnectBackoff;
 pub use client::{Client, ClientError, Conclusion, SILENCE, SaveModel};
 pub use identity::{Identity, IdentityError};
 pub use private_file::PrivateFile;
 pub use quic::client_config;
+pub use watch::{SampleSource, WatchedFiles};

@@ -215,6 +215,12 @@ impl DataArgs {
         self.file.as_deref().or(self.csv.as_deref())
     }
 
+    /// The files and folders that the samples are read from; none for the built-in set.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let files = [&self.file, &self.csv, &self.images, &self.labels].into_iter().flatten();
+        files.filter(|file| file.as_os_str() != "digits").cloned().collect()
+    }
+
     /// An option that only CSV files without a schema need.
     fn column_option(&self) -> Option<&'static str> {
         let options = [

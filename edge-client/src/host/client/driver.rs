@@ -6,6 +6,7 @@ use common::{
     Instant,
     files::{Secrecy, write_file},
     message::{Refusal, ToAggregator, ToDevice},
+    plan::Loss,
     transfer::{Lane, LinkLimits},
     wire::{self, Frame},
 };
@@ -23,6 +24,7 @@ use crate::{
         quic::{LinkError, QuicLink},
         refusals::Refusals,
         renewal::Renewal,
+        watch::SampleSource,
     },
     session::{Event, HeapArena, Session, Spent},
     train::Backend,
@@ -38,6 +40,8 @@ pub(super) struct ClientDriver<'a> {
     pub started: time::Instant,
     pub end: Conclusion,
     pub last_round: Option<u32>,
+    /// The round at whose beginning the driver last looked for changed samples.
+    pub looked: Option<u32>,
     /// The count as it is stored.
     pub spent: Spent,
     pub renewal: Renewal,
@@ -59,16 +63,17 @@ impl ClientDriver<'_> {
     pub async fn serve(
         &mut self,
         mut link: QuicLink,
-        shard: &(impl Shard + ?Sized),
+        source: &mut impl SampleSource,
         backend: &mut (impl Backend<f32> + ?Sized),
         stop: &mut (impl Future<Output = ()> + Unpin),
         observe: &mut impl FnMut(&Event),
     ) -> Result<LinkEnd, ClientError> {
+        self.refresh(source);
         self.session.handle_connected(LinkLimits::QUIC, link.versions(), self.now());
         self.carried = false;
         let mut pull = Pull::default();
         let end = loop {
-            match self.turn(&mut link, &mut pull, shard, backend, stop, observe).await {
+            match self.turn(&mut link, &mut pull, source, backend, stop, observe).await {
                 Ok(None) => {}
                 Ok(Some(end)) => break end,
                 Err(TurnError::Client(error)) => return Err(error),
@@ -89,7 +94,7 @@ impl ClientDriver<'_> {
         &mut self,
         link: &mut QuicLink,
         pull: &mut Pull,
-        shard: &(impl Shard + ?Sized),
+        source: &mut impl SampleSource,
         backend: &mut (impl Backend<f32> + ?Sized),
         stop: &mut (impl Future<Output = ()> + Unpin),
         observe: &mut impl FnMut(&Event),
@@ -109,10 +114,10 @@ impl ClientDriver<'_> {
         }
         if self.session.has_work() {
             while let Some(received) = link.try_receive() {
-                self.handle_frame(&received?, link, pull).await?;
+                self.handle_frame(&received?, link, pull, source).await?;
             }
             let now = self.now();
-            if let Err(error) = self.session.work(shard, backend, now) {
+            if let Err(error) = self.session.work(source.shard(), backend, now) {
                 warn!("training failed: {error}");
             }
             self.keep_count()?;
@@ -122,7 +127,7 @@ impl ClientDriver<'_> {
         self.renewal.renew_if_due(link).await;
         let wait = self.session.poll_timeout().map(|at| Duration::from_millis((at - self.now()).as_millis()));
         tokio::select! {
-            received = link.receive() => self.handle_frame(&received?, link, pull).await?,
+            received = link.receive() => self.handle_frame(&received?, link, pull, source).await?,
             () = sleep(wait) => {
                 let now = self.now();
                 self.session.handle_timeout(now);
@@ -131,6 +136,19 @@ impl ClientDriver<'_> {
             () = stop => return Ok(Some(LinkEnd::Stopped)),
         }
         Ok(None)
+    }
+
+    /// Reads samples again if they have changed and no answer is under way. True if there are others now.
+    fn refresh(&mut self, source: &mut impl SampleSource) -> bool {
+        let classes = self.session.plan_info().and_then(|plan| match plan.loss {
+            Loss::Softmax { classes } => Some(classes),
+            Loss::Sigmoid | Loss::Squared => None,
+        });
+        let changed = !self.session.is_under_way() && source.refresh(classes);
+        if changed {
+            self.session.replace_data(source.shard().summary());
+        }
+        changed
     }
 
     /// Counts an answer that was just computed, before it can be sent.
@@ -153,6 +171,7 @@ impl ClientDriver<'_> {
         frame: &[u8],
         link: &mut QuicLink,
         pull: &mut Pull,
+        source: &mut impl SampleSource,
     ) -> Result<(), TurnError> {
         match pull.handle_frame(frame) {
             PullStep::Other => {}
@@ -166,6 +185,15 @@ impl ClientDriver<'_> {
                 Ok(ToDevice::Wait(wait)) => {
                     debug!("nothing to do for {} ms", wait.as_millis());
                     self.backoff.told(wait);
+                }
+                Ok(ToDevice::Assignment(assignment)) => {
+                    let begins =
+                        self.looked.replace(assignment.ticket.round) != Some(assignment.ticket.round);
+                    if begins && self.refresh(source) {
+                        // The gateway must know the number of samples first. It repeats the assignment afterwards.
+                        self.session.handle_connected(LinkLimits::QUIC, link.versions(), self.now());
+                        return Ok(());
+                    }
                 }
                 _ => {}
             },
