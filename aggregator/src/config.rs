@@ -11,8 +11,8 @@ use common::{
     Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
     files::{self, MAX_CONFIG},
-    transfer::LinkLimits,
     plan::TaskKind,
+    transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};

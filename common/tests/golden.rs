@@ -8,8 +8,8 @@ use fairtier_common::{
     Budget, Code, Codec, Duration, RunId, Tier, TransferId,
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
-        Ack, Alone, Assignment, Blob, DataSummary, Errors, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
-        Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
+        Ack, Alone, Assignment, Blob, DataSummary, Errors, Fetch, Hello, Offer, PlanPart, Progress, Receipt,
+        Refusal, Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,

@@ -302,7 +302,10 @@ fn report(event: &Event) {
         let gap = scalars.gap.map_or(String::new(), |gap| format!(", gap {gap:+.4}"));
         let validation =
             scalars.validation.map_or(String::new(), |found| format!(", validation loss {:.4}", found.loss));
-        tracing::info!("round {round}: loss {:.4}{test}{errors}{validation}{personal}{gap}", scalars.loss_before);
+        tracing::info!(
+            "round {round}: loss {:.4}{test}{errors}{validation}{personal}{gap}",
+            scalars.loss_before
+        );
     }
 }
 

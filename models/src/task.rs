@@ -34,7 +34,9 @@ pub enum TaskError {
          \"regression\" for a number, or use a model with one output per class"
     )]
     OneOutput { task: &'static str },
-    #[error("the task is {task}, but the model predicts {targets} classes for each sample; state another task")]
+    #[error(
+        "the task is {task}, but the model predicts {targets} classes for each sample; state another task"
+    )]
     Targets { task: &'static str, targets: u32 },
 }
 
@@ -86,7 +88,8 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused_with_the_next_step() {
-        let error = |source: &str, tail, task| loss_of_task(&model(source, tail), task).unwrap_err().to_string();
+        let error =
+            |source: &str, tail, task| loss_of_task(&model(source, tail), task).unwrap_err().to_string();
         let found = error("mlp:4-3", Some(Tail::Softmax), TaskKind::Regression);
         assert!(found.contains("ends in Softmax") && found.contains("export it without"), "{found}");
         let found = error("mlp:4-1", Some(Tail::Sigmoid), TaskKind::Classification);

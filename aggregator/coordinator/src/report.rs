@@ -3,8 +3,8 @@
 use common::{
     Code,
     brief::Signal,
-    plan::TaskKind,
     metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
+    plan::TaskKind,
 };
 use serde::Serialize;
 
@@ -23,8 +23,8 @@ pub mod history;
 mod parts;
 
 use parts::{
-    device_lines, errors, gaps, groups, participation, personal, pooled, refused_line, region_line, silent_line,
-    split, summaries, weight_figures,
+    device_lines, errors, gaps, groups, participation, personal, pooled, refused_line, region_line,
+    silent_line, split, summaries, weight_figures,
 };
 
 /// One round in numbers.

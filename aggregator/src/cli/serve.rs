@@ -54,7 +54,8 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir, &config))?;
+        let server =
+            Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir, &config))?;
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;

@@ -187,7 +187,8 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     table(text, &rows);
     if !round["errors"].is_null() {
         let errors = &round["errors"];
-        let by_tier = (0..tiers).map(|tier| (tier.to_string(), &errors["mae_by_tier"][tier], &errors["r2_by_tier"][tier]));
+        let by_tier = (0..tiers)
+            .map(|tier| (tier.to_string(), &errors["mae_by_tier"][tier], &errors["r2_by_tier"][tier]));
         for (name, mae, r2) in by_tier.chain([("all".to_owned(), &errors["mae"], &errors["r2"])]) {
             let _ = writeln!(text, "tier {name}: MAE {}, R2 {}", figure(mae, "mean"), number(r2, 4));
         }

@@ -61,9 +61,7 @@ impl LossWatch {
         let loss = median(losses);
         let found = match (loss, self.start) {
             _ if factor <= 0.0 => None,
-            _ if failed > losses.len() => {
-                Some(Divergence::NotFinite { failed, of: failed + losses.len() })
-            }
+            _ if failed > losses.len() => Some(Divergence::NotFinite { failed, of: failed + losses.len() }),
             (Some(loss), Some(start)) if !(loss <= factor * start.max(LEAST_START)) => {
                 Some(Divergence::TooLarge { loss, start })
             }

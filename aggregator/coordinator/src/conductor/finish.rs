@@ -110,7 +110,7 @@ impl Conductor {
             RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.run.model.plans.len())
                 .with_traffic(traffic)
                 .with_guard(lines, &refused)
-                .with_task(&closed, self.task());
+                .with_task(&closed, self.predicted());
         (report.loss_at_start, report.model_of) = (self.watch.start, model_of);
         if let Some(conflicts) = conflicts {
             report = report.with_conflicts(conflicts);
@@ -136,9 +136,7 @@ impl Conductor {
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
             // over does not fetch another final model.
-            durable_first: !complete
-                || self.run.committed >= self.run.settings.rounds
-                || diverged.is_some(),
+            durable_first: !complete || self.run.committed >= self.run.settings.rounds || diverged.is_some(),
             diverged,
         }))
     }
@@ -151,7 +149,7 @@ impl Conductor {
         let tiers = self.run.model.plans.len();
         let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers)
             .with_guard(lines, &[])
-            .with_task(&closed, self.task());
+            .with_task(&closed, self.predicted());
         report.fairness = self.run.method.fairness_lines();
         report
     }
@@ -180,7 +178,7 @@ impl Conductor {
         }
     }
 
-    fn task(&self) -> TaskKind {
+    fn predicted(&self) -> TaskKind {
         self.run.model.plans[0].info.task()
     }
 

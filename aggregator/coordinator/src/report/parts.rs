@@ -73,7 +73,12 @@ pub(super) fn errors(closed: &ClosedExchange, devices: &[DeviceLine], tiers: usi
             closed.delivered.iter().filter(|(_, tier, _)| wanted.is_none_or(|index| index == tier.index()));
         error_sums(own.map(|(.., scalars)| scalars)).r2()
     };
-    ErrorFigures { mae, mae_by_tier, r2: r2(None), r2_by_tier: (0..tiers).map(|tier| r2(Some(tier))).collect() }
+    ErrorFigures {
+        mae,
+        mae_by_tier,
+        r2: r2(None),
+        r2_by_tier: (0..tiers).map(|tier| r2(Some(tier))).collect(),
+    }
 }
 
 pub(super) fn participation(closed: &ClosedExchange, tiers: usize) -> Vec<Participation> {

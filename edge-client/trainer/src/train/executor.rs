@@ -88,7 +88,11 @@ pub fn score<T: Float>(
 }
 
 /// The outputs of the first `rows` samples.
-pub(super) fn predictions<'a, T: Float>(plan: Plan<'_>, arena: &'a [T], rows: usize) -> Result<&'a [T], TrainError> {
+pub(super) fn predictions<'a, T: Float>(
+    plan: Plan<'_>,
+    arena: &'a [T],
+    rows: usize,
+) -> Result<&'a [T], TrainError> {
     check(plan, arena.len(), rows)?;
     Ok(part(arena, span(plan.info().logits, outputs(plan, rows))))
 }
