@@ -1,9 +1,9 @@
 //! The command line.
 
-pub mod data;
-pub mod partition;
-pub mod report;
-pub mod run;
+mod data;
+mod partition;
+mod report;
+mod run;
 
 use std::{io, path::PathBuf};
 

@@ -35,14 +35,15 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![deny(clippy::print_stdout)]
 
-pub mod claims;
+mod claims;
 pub mod cli;
 pub mod data;
 pub mod engine;
 pub mod experiment;
-pub mod keep;
+mod keep;
 pub mod number;
 pub mod partition;
 mod progress;

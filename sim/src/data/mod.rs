@@ -25,7 +25,7 @@ mod records;
 mod set;
 mod shard;
 mod source;
-pub mod synthetic;
+mod synthetic;
 mod table;
 mod text;
 
@@ -39,8 +39,8 @@ pub mod files {
     };
 }
 
-pub use known::{DataDirs, KnownSet};
-pub use overview::{Overview, PartOverview};
+pub use known::DataDirs;
+pub(crate) use overview::{Overview, PartOverview};
 pub use records::{Features, Records};
 pub use set::{DataSet, SetError};
 pub use shard::{DeviceShard, TestSource};

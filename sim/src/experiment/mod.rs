@@ -27,7 +27,7 @@ mod price;
 mod runner;
 mod score;
 mod settings;
-pub mod spec;
+mod spec;
 mod summary;
 mod sweep;
 mod target;
@@ -38,14 +38,17 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use arrange::Arrangement;
-pub use compare::{Comparison, Difference, ResultsPath, compare};
 pub use error::ExperimentError;
-pub use list::ALL;
-pub use price::{Price, PriceLine, prices};
 pub use runner::{RunEvent, RunOptions, RunOutcome, run};
-pub use settings::{LoadedExperiment, PROFILES, Setting};
-pub use summary::{FIGURES, summary};
-pub use sweep::sweep;
+pub use settings::{LoadedExperiment, PROFILES};
 pub use text::KeyError;
-pub use words::{checks, targets};
+
+pub(crate) use compare::{ResultsPath, compare};
+pub(crate) use list::ALL;
+pub(crate) use price::{Price, PriceLine, prices};
+pub(crate) use summary::summary;
+pub(crate) use sweep::sweep;
+pub(crate) use words::{checks, targets};
+
+use arrange::Arrangement;
+use settings::Setting;

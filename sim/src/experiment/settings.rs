@@ -18,17 +18,17 @@ pub const PROFILES: [&str; 2] = ["quick", "full"];
 /// An experiment, ready to run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadedExperiment {
-    pub name: String,
-    pub profile: String,
+    pub(crate) name: String,
+    pub(crate) profile: String,
     /// The experiment with profile and keys applied.
     pub table: Table,
-    pub experiment: Experiment,
-    pub settings: Vec<Setting>,
+    pub(crate) experiment: Experiment,
+    pub(crate) settings: Vec<Setting>,
 }
 
 /// A strategy with its base configuration.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     pub id: String,
     pub label: String,
     pub base: Base,

@@ -35,7 +35,7 @@ use trainer::data::partition as basic;
 
 pub use split::{ClientSamples, Split};
 pub use text::BadPartition;
-pub use view::{ClientView, PartitionView};
+pub(crate) use view::{ClientView, PartitionView};
 
 use crate::data::{DataSet, Records, TestSource};
 

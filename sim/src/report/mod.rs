@@ -15,12 +15,9 @@ pub mod plot;
 pub mod scale;
 mod sets;
 
-pub use experiment::{
-    CurvePoint, Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest, experiments_html,
-    experiments_markdown,
-};
-pub use partition::{partition_html, partition_picture, partition_table};
-pub use sets::{set_table, sets_table};
+pub(crate) use experiment::{Digest, experiments_html, experiments_markdown};
+pub(crate) use partition::{partition_html, partition_picture, partition_table};
+pub(crate) use sets::{set_table, sets_table};
 
 /// Colours and strokes of plots, shared by pages and pictures.
 pub const PLOT_STYLE: &str = include_str!("plot.css");

@@ -12,7 +12,7 @@
 //! Losses are cross-entropies in nats, accuracies are shares in [0, 1], variances have divisor N.
 
 mod check;
-pub mod figure;
+pub(crate) mod figure;
 mod files;
 mod lookup;
 mod target;
@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Check, Measure, Take, Want};
 use files::KEPT;
-pub use files::{RECORD, ResultsError, is_experiment, read, read_all, read_experiment, read_units, write};
+pub use files::{ResultsError, write};
+pub(crate) use files::{RECORD, is_experiment, read, read_all, read_experiment, read_units};
 pub use target::{KnobPoint, TargetFigures, TargetResult};
 
 /// Version of these files; units of another version are run again.
@@ -326,7 +327,7 @@ impl UnitId {
 
 /// One experiment in one profile with its finished units, setting by setting, seed by seed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ExperimentResults {
+pub(crate) struct ExperimentResults {
     pub record: ExperimentRecord,
     pub units: Vec<UnitResult>,
 }
