@@ -44,6 +44,7 @@ pub enum Sim {
 }
 
 impl Sim {
+    /// Executes the command and prints its output.
     pub fn run(&self, registry: &Registry) -> Result<()> {
         start_log();
         let text = match self {
@@ -73,7 +74,7 @@ pub fn start_log() {
 
 /// Errors of data sets, partitions and experiments.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub(crate) enum CommandError {
     #[error(transparent)]
     Set(#[from] SetError),
     #[error(transparent)]
@@ -96,8 +97,11 @@ Examples:
   fairtier sim report                         results as one page
   fairtier sim data list                      known data sets, and which are installed";
 
+/// How commands print their output.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
+    /// Aligned text of at most 80 columns, unless more are asked for.
     Table,
+    /// JSON on one line.
     Json,
 }

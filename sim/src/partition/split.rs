@@ -14,6 +14,7 @@ use crate::data::{DataSet, DeviceShard, TestSource};
 /// Samples of all clients.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Split {
+    /// One entry per client, in the order of devices.
     pub clients: Vec<ClientSamples>,
     /// The records that the indices in [`ClientSamples::test`] refer to.
     pub held: TestSource,
@@ -26,6 +27,7 @@ pub struct Split {
 /// Samples of one client.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ClientSamples {
+    /// Name of the natural client, or `client N`.
     pub name: String,
     /// Indices into the training records.
     pub train: Vec<u32>,

@@ -2,9 +2,9 @@
 //!
 //! | part | is | file |
 //! |---|---|---|
-//! | [`Digest`], [`experiments_html`], [`experiments_markdown`] | saved results of experiments | `experiment` |
-//! | [`partition_table`], [`partition_html`], [`partition_picture`] | samples of each client | `partition` |
-//! | [`set_table`], [`sets_table`] | content of a data set, and a list of all | `sets` |
+//! | `Digest`, `experiments_html`, `experiments_markdown` | saved results of experiments | `experiment` |
+//! | `partition_table`, `partition_html`, `partition_picture` | samples of each client | `partition` |
+//! | `set_table`, `sets_table` | content of a data set, and a list of all | `sets` |
 //! | [`plot`] | one file for each plot | `plot` |
 //! | [`markup`], [`scale`] | elements, axes; also for pages of other crates | |
 
