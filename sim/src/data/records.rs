@@ -62,14 +62,14 @@ impl Records {
     }
 
     /// Assigns a group (value of the sensitive attribute) to each sample.
-    pub fn with_groups(mut self, groups: Vec<u8>) -> Result<Self, DataError> {
+    pub(crate) fn with_groups(mut self, groups: Vec<u8>) -> Result<Self, DataError> {
         self.one_each(groups.len())?;
         self.groups = groups;
         Ok(self)
     }
 
     /// Assigns a natural client (writer, speaker, person) to each sample.
-    pub fn with_clients(mut self, clients: Vec<u32>) -> Result<Self, DataError> {
+    pub(crate) fn with_clients(mut self, clients: Vec<u32>) -> Result<Self, DataError> {
         self.one_each(clients.len())?;
         self.clients = clients;
         Ok(self)
@@ -154,7 +154,7 @@ impl Records {
     }
 
     /// The first label of every sample, by which partitions by class divide.
-    pub fn first_labels(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn first_labels(&self) -> impl Iterator<Item = u32> {
         self.labels.iter().step_by(self.targets.max(1)).copied()
     }
 
@@ -200,7 +200,7 @@ impl Records {
     }
 
     /// The samples with these indices, in this order.
-    pub fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
+    pub(crate) fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
         let len = self.len() as u32;
         if let Some(&index) = indices.iter().find(|&&index| index >= len) {
             return Err(DataError::NoSample { index, len });

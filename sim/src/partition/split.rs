@@ -52,7 +52,7 @@ impl Split {
     }
 
     /// Holds out a share of each client's training samples for validation.
-    pub fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
+    pub(crate) fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
         check(share)?;
         for (number, client) in (0..).zip(&mut self.clients) {
             let seed = derive(derive(seed, VALID), number);
@@ -62,7 +62,7 @@ impl Split {
     }
 
     /// Holds out the samples that devices keep for validation under strategies that use loss gaps.
-    pub fn with_kept_fifth(mut self) -> Self {
+    pub(crate) fn with_kept_fifth(mut self) -> Self {
         for client in &mut self.clients {
             let all = std::mem::take(&mut client.train);
             for (place, index) in (1..).zip(all) {
@@ -90,7 +90,7 @@ impl Split {
     }
 
     /// The same with validation samples in place of test samples.
-    pub fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
+    pub(crate) fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
         let shard = |share: &ClientSamples| {
             let (train, valid) = (share.train.as_slice().into(), share.valid.as_slice().into());
             DeviceShard::new(data.clone(), train, valid, TestSource::Train)
