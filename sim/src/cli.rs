@@ -1,9 +1,9 @@
 //! The command line.
 
-pub mod data;
-pub mod partition;
-pub mod report;
-pub mod run;
+mod data;
+mod partition;
+mod report;
+mod run;
 
 use std::{io, path::PathBuf};
 
@@ -44,6 +44,7 @@ pub enum Sim {
 }
 
 impl Sim {
+    /// Executes the command and prints its output.
     pub fn run(&self, registry: &Registry) -> Result<()> {
         start_log();
         let text = match self {
@@ -73,7 +74,7 @@ pub fn start_log() {
 
 /// Errors of data sets, partitions and experiments.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub(crate) enum CommandError {
     #[error(transparent)]
     Set(#[from] SetError),
     #[error(transparent)]
@@ -96,7 +97,9 @@ Examples:
   fairtier sim report                         results as one page
   fairtier sim data list                      known data sets, and which are installed";
 
+/// How commands print their output: as aligned text, or as JSON with every number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print the line of a variant in every --help")]
 pub enum Format {
     Table,
     Json,

@@ -90,7 +90,7 @@ type Read<'a> = (&'a str, &'a str);
 
 impl Measure {
     /// Computes the check; `None` if a run that it needs is missing.
-    pub fn find_in(&self, results: &ExperimentResults, published: Option<f64>) -> Option<Finding> {
+    pub(crate) fn find_in(&self, results: &ExperimentResults, published: Option<f64>) -> Option<Finding> {
         let mut finding = match self {
             Self::Change { figure, from, to, want } => {
                 compare(results, [(from, figure), (to, figure)], relative, *want)
@@ -110,7 +110,7 @@ impl Measure {
     }
 
     /// A description of the measure.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let title = figure::title;
         match self {
             Self::Change { figure, from, to, .. } => format!("{}, {from} → {to}, change", title(figure)),
@@ -130,7 +130,7 @@ impl Measure {
     }
 
     /// Formats a value of this measure.
-    pub fn show(&self, value: f64) -> String {
+    pub(crate) fn show(&self, value: f64) -> String {
         match self {
             Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => crate::number::change(value),
             Self::Difference { figure, .. } | Self::Best { figure, .. } => {
@@ -141,7 +141,7 @@ impl Measure {
     }
 
     /// The bar in words; `None` if the measure has none of its own.
-    pub fn bar(&self) -> Option<String> {
+    pub(crate) fn bar(&self) -> Option<String> {
         match self {
             Self::Change { want, .. }
             | Self::Difference { want, .. }
@@ -153,7 +153,8 @@ impl Measure {
     }
 
     /// Ids of the settings that it needs.
-    pub fn settings(&self) -> Vec<&str> {
+    #[cfg(test)]
+    pub(crate) fn settings(&self) -> Vec<&str> {
         match self {
             Self::Change { from, to, .. } | Self::Difference { from, to, .. } => vec![from, to],
             Self::Between { of, .. } | Self::Level { of, .. } | Self::Best { of, .. } => vec![of],

@@ -39,7 +39,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 pub use evidence::Evidence;
-pub use measure::{ClaimVerdict, ComparedFigure, Finding};
+pub use measure::{ClaimVerdict, Finding};
 pub use record::record;
 
 use crate::results::{Check, ExperimentResults, Measure};

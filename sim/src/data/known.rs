@@ -14,14 +14,14 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{DataSet, SetError, source};
-pub use table::ALL;
+pub(crate) use table::ALL;
 
 /// SHA-256 sums of the files that the loaders were tested with.
 const SUMS: &str = include_str!("known/SHA256SUMS");
 
 /// A data set that can be asked for by name.
 #[derive(Copy, Clone, Debug)]
-pub struct KnownSet {
+pub(crate) struct KnownSet {
     pub name: &'static str,
     pub about: &'static str,
     /// Files of the set; empty for sets that are built in or generated.
@@ -35,7 +35,7 @@ pub struct KnownSet {
 
 /// A file, or a directory of files, of a set.
 #[derive(Copy, Clone, Debug)]
-pub struct SetFile {
+pub(crate) struct SetFile {
     /// Path below the directory of data sets, without `.gz` or `.xz`.
     pub path: &'static str,
     pub need: FileNeed,
@@ -44,7 +44,7 @@ pub struct SetFile {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum FileNeed {
+pub(crate) enum FileNeed {
     Always,
     /// At least one file with the same number is needed.
     OneOf(u8),
@@ -56,7 +56,7 @@ pub struct DataDirs(pub Vec<PathBuf>);
 
 /// The files of a set that were found.
 #[derive(Clone, Debug, Default)]
-pub struct FoundFiles {
+pub(crate) struct FoundFiles {
     pub place: PathBuf,
     /// In the order of [`KnownSet::files`].
     pub files: Vec<Option<PathBuf>>,
@@ -64,7 +64,7 @@ pub struct FoundFiles {
 
 /// An entry of `fairtier sim data list`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct SetListing {
+pub(crate) struct SetListing {
     pub name: &'static str,
     pub about: &'static str,
     pub state: Availability,
@@ -75,7 +75,7 @@ pub struct SetListing {
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Availability {
+pub(crate) enum Availability {
     BuiltIn,
     Found { place: PathBuf, absent: Vec<&'static str> },
     Missing { files: Vec<&'static str>, how: &'static str },
@@ -83,14 +83,14 @@ pub enum Availability {
 
 /// The checksum of a file, and whether it is the known one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct FileDigest {
+pub(crate) struct FileDigest {
     pub path: PathBuf,
     pub sha256: String,
     /// `None` if no checksum is known.
     pub matches: Option<bool>,
 }
 
-pub fn by_name(name: &str) -> Result<&'static KnownSet, SetError> {
+pub(crate) fn by_name(name: &str) -> Result<&'static KnownSet, SetError> {
     ALL.iter().find(|known| known.name == name).ok_or_else(|| SetError::Unknown { name: name.into() })
 }
 

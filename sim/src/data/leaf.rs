@@ -48,6 +48,7 @@ pub enum Cell {
     Number(f64),
 }
 
+/// Reads one LEAF file and checks that every user has as many labels as samples.
 pub fn read(path: &Path) -> Result<Leaf, SetError> {
     let bytes = source::open(path)?.bytes()?;
     let leaf: Leaf =

@@ -5,12 +5,12 @@
 //! | [`DataSet`], [`Records`] | samples of training and test, with their groups and natural clients | `set`, `records` |
 //! | [`DeviceShard`] | one device's samples of a shared data set | `shard` |
 //! | [`known`] | every set by name: where its files are searched, what is missing, how it is loaded | `known` |
-//! | [`Overview`] | the content of a set in numbers | `overview` |
+//! | `Overview` | the content of a set in numbers | `overview` |
 //! | images | IDX (MNIST and relatives), CIFAR-10 binary | `images` |
 //! | text | LEAF JSON (FEMNIST, Shakespeare), roles of plays | `leaf`, `text` |
 //! | tables | CSV with a declared schema (Adult, COMPAS, Bank), ARFF (WISDM) | `table` |
 //! | motion | accelerometer windows from a tar archive | `motion` |
-//! | [`synthetic`] | generators of EAGLE, FedFB and the stand-in for images | `synthetic` |
+//! | `synthetic` | generators of EAGLE, FedFB and the stand-in for images | `synthetic` |
 //!
 //! Files may be compressed with gzip or xz; this is detected by content, not by name. Every error names the file, and
 //! the line or offset if there is one. Sizes in headers are never trusted for allocations.
@@ -25,7 +25,7 @@ mod records;
 mod set;
 mod shard;
 mod source;
-pub mod synthetic;
+mod synthetic;
 mod table;
 mod text;
 
@@ -39,8 +39,8 @@ pub mod files {
     };
 }
 
-pub use known::{DataDirs, KnownSet};
-pub use overview::{Overview, PartOverview};
+pub use known::DataDirs;
+pub(crate) use overview::{Overview, PartOverview};
 pub use records::{Features, Records};
 pub use set::{DataSet, SetError};
 pub use shard::{DeviceShard, TestSource};

@@ -23,6 +23,7 @@ const DEVICES: [(&str, &str); 2] = [("sp", "phone"), ("sw", "watch")];
 /// m/s² in one g.
 const GRAVITY: f32 = 9.806_65;
 
+/// Reads the recordings of a tar archive, plain or compressed, as windows of 128 readings.
 pub fn load(name: &str, archive: &Path) -> Result<DataSet, SetError> {
     let bytes = source::open(archive)?.bytes()?;
     let failed = |source| LoadError::Read { path: archive.into(), source };

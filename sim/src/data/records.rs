@@ -4,6 +4,7 @@
 
 use trainer::data::DataError;
 
+/// Samples with their labels and, if known, their groups and natural clients.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Records {
     features: Features,
@@ -19,8 +20,11 @@ pub struct Records {
 
 /// The numbers of all samples, one after the other.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Features {
+    /// Bytes `data`; a feature is `scale` x byte.
     Bytes { data: Vec<u8>, scale: f32 },
+    /// Features as they are.
     Floats(Vec<f32>),
 }
 
@@ -58,14 +62,14 @@ impl Records {
     }
 
     /// Assigns a group (value of the sensitive attribute) to each sample.
-    pub fn with_groups(mut self, groups: Vec<u8>) -> Result<Self, DataError> {
+    pub(crate) fn with_groups(mut self, groups: Vec<u8>) -> Result<Self, DataError> {
         self.one_each(groups.len())?;
         self.groups = groups;
         Ok(self)
     }
 
     /// Assigns a natural client (writer, speaker, person) to each sample.
-    pub fn with_clients(mut self, clients: Vec<u32>) -> Result<Self, DataError> {
+    pub(crate) fn with_clients(mut self, clients: Vec<u32>) -> Result<Self, DataError> {
         self.one_each(clients.len())?;
         self.clients = clients;
         Ok(self)
@@ -115,11 +119,13 @@ impl Records {
         if given == self.len() { Ok(()) } else { Err(lengths) }
     }
 
+    /// Number of samples.
     pub fn len(&self) -> usize {
         // A part without samples has no targets.
         self.labels.len() / self.targets.max(1)
     }
 
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -134,7 +140,7 @@ impl Records {
         self.targets
     }
 
-    pub fn features(&self) -> &Features {
+    pub(crate) fn features(&self) -> &Features {
         &self.features
     }
 
@@ -148,7 +154,7 @@ impl Records {
     }
 
     /// The first label of every sample, by which partitions by class divide.
-    pub fn first_labels(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn first_labels(&self) -> impl Iterator<Item = u32> {
         self.labels.iter().step_by(self.targets.max(1)).copied()
     }
 
@@ -194,7 +200,7 @@ impl Records {
     }
 
     /// The samples with these indices, in this order.
-    pub fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
+    pub(crate) fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
         let len = self.len() as u32;
         if let Some(&index) = indices.iter().find(|&&index| index >= len) {
             return Err(DataError::NoSample { index, len });
@@ -221,19 +227,16 @@ fn rows<T: Copy>(data: &[T], width: usize, indices: &[u32]) -> Vec<T> {
 }
 
 impl Features {
-    pub fn len(&self) -> usize {
+    /// Number of features of all samples together.
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes { data, .. } => data.len(),
             Self::Floats(data) => data.len(),
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Size in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Bytes { data, .. } => data.len(),
             Self::Floats(data) => 4 * data.len(),
@@ -241,7 +244,7 @@ impl Features {
     }
 
     /// Smallest and largest number.
-    pub fn range(&self) -> Option<(f32, f32)> {
+    pub(crate) fn range(&self) -> Option<(f32, f32)> {
         match self {
             Self::Bytes { data, scale } => {
                 let (low, high) = (data.iter().min()?, data.iter().max()?);

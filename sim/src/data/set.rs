@@ -9,13 +9,17 @@ use super::Records;
 /// Training and test samples with their metadata. Loaded once and shared by all devices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DataSet {
+    /// Name by which the set is asked for.
     pub name: String,
     /// Shape of one sample, channels first.
     pub shape: Vec<usize>,
+    /// Number of classes; labels are below it.
     pub classes: u32,
     /// Size of the vocabulary, if samples are sequences of tokens.
     pub tokens: Option<u32>,
+    /// Records for training.
     pub train: Records,
+    /// Records for test; empty if the source has none.
     pub test: Records,
     /// Names of classes; empty if they have none.
     pub class_names: Vec<String>,
@@ -54,6 +58,7 @@ impl DataSet {
         Ok(Self { name: name.into(), shape, classes, train, test, ..Self::default() })
     }
 
+    /// Names the classes, in the order of their labels.
     #[must_use]
     pub fn with_class_names(mut self, names: &[&str]) -> Self {
         self.class_names = names.iter().map(|&name| name.into()).collect();
@@ -135,8 +140,10 @@ impl DataSet {
     }
 }
 
+/// Why a data set cannot be loaded or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum SetError {
     #[error("there is no data set `{name}`; `fairtier sim data list` shows all")]
     Unknown { name: String },

@@ -31,17 +31,24 @@ pub struct TierAccount {
 
 impl Account {
     /// No costs yet.
-    pub fn new(tiers: usize) -> Self {
+    pub(super) fn new(tiers: usize) -> Self {
         Self { tiers: vec![TierAccount::default(); tiers] }
     }
 
     /// A device is asked.
-    pub fn asked(&mut self, tier: Tier) {
+    pub(super) fn asked(&mut self, tier: Tier) {
         self.tiers[tier.index()].asked += 1;
     }
 
     /// A device has worked; `in_time`: its answer counts.
-    pub fn worked(&mut self, tier: Tier, cost: &Cost, span: Duration, hardware: &Hardware, in_time: bool) {
+    pub(super) fn worked(
+        &mut self,
+        tier: Tier,
+        cost: &Cost,
+        span: Duration,
+        hardware: &Hardware,
+        in_time: bool,
+    ) {
         let computing = hardware.mj_per_mmac * cost.macs / 1e6;
         let link = hardware.mj_per_kb * (cost.down + cost.up) / 1e3;
         let account = &mut self.tiers[tier.index()];

@@ -113,7 +113,7 @@ pub fn of(
 
 impl Chances {
     /// How long the device takes; `None` if it drops out.
-    pub fn span(
+    pub(super) fn span(
         &self,
         cost: &Cost,
         hardware: &Hardware,

@@ -181,10 +181,6 @@ impl Arrangement {
     pub fn has_validation(&self) -> bool {
         self.devices.iter().any(|placed| placed.valid.test_len() > 0)
     }
-
-    pub fn test_samples(&self) -> u32 {
-        self.devices.iter().map(|placed| placed.shard.test_len()).sum()
-    }
 }
 
 fn hardware(given: &[Hardware], tiers: usize) -> Result<Vec<Hardware>, ExperimentError> {

@@ -10,8 +10,10 @@ use trainer::{data::DataError, train::TrainError};
 use super::text::KeyError;
 use crate::{data::SetError, engine::EngineError, partition::PartitionError, results::ResultsError};
 
+/// Why an experiment cannot be read, run or compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ExperimentError {
     #[error("there is no experiment `{name}`; known are {known}; a file must end in .toml")]
     Unknown { name: String, known: String },

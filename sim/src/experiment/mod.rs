@@ -2,16 +2,16 @@
 //!
 //! | part | does | file |
 //! |---|---|---|
-//! | [`spec`] | format of the files | `spec` |
-//! | [`LoadedExperiment`], [`Setting`] | profile, overridden keys, variants x strategies | `settings`, `text` |
-//! | [`Arrangement`] | data set, partition and tiers for one seed | `arrange` |
+//! | `spec` | format of the files | `spec` |
+//! | [`LoadedExperiment`], `Setting` | profile, overridden keys, variants x strategies | `settings`, `text` |
+//! | `Arrangement` | data set, partition and tiers for one seed | `arrange` |
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
 //! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `local_training` |
 //! | targets | who follows a fairness target, twins without fairness, targets from results | `target` |
 //! | [`run`] | all unfinished units, each written to a file | `runner` |
-//! | [`targets`], [`checks`], [`prices`] | what `sim run` prints below the table | `words`, `price` |
-//! | [`compare()`] | two settings, or two directories, figure by figure | `compare` |
+//! | `targets`, `checks`, `prices` | what `sim run` prints below the table | `words`, `price` |
+//! | `compare` | two settings, or two directories, figure by figure | `compare` |
 //!
 //! The result of a unit depends only on its setting and its seed, not on threads or earlier units.
 
@@ -27,7 +27,7 @@ mod price;
 mod runner;
 mod score;
 mod settings;
-pub mod spec;
+mod spec;
 mod summary;
 mod sweep;
 mod target;
@@ -38,14 +38,17 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use arrange::Arrangement;
-pub use compare::{Comparison, Difference, ResultsPath, compare};
 pub use error::ExperimentError;
-pub use list::ALL;
-pub use price::{Price, PriceLine, prices};
 pub use runner::{RunEvent, RunOptions, RunOutcome, run};
-pub use settings::{LoadedExperiment, PROFILES, Setting};
-pub use summary::{FIGURES, summary};
-pub use sweep::sweep;
+pub use settings::{LoadedExperiment, PROFILES};
 pub use text::KeyError;
-pub use words::{checks, targets};
+
+pub(crate) use compare::{ResultsPath, compare};
+pub(crate) use list::ALL;
+pub(crate) use price::{Price, PriceLine, prices};
+pub(crate) use summary::summary;
+pub(crate) use sweep::sweep;
+pub(crate) use words::{checks, targets};
+
+use arrange::Arrangement;
+use settings::Setting;

@@ -15,10 +15,12 @@ use crate::{
     results::{self, ExperimentRecord, KnobPoint, RoundScores, UnitId, UnitResult},
 };
 
+/// How and where experiments are run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Directory for the results.
     pub out: PathBuf,
+    /// First directory to look for data sets, before `$FAIRTIER_DATA` and `../shared/data`.
     pub data: Option<PathBuf>,
     /// Number of training threads.
     pub threads: usize,
@@ -30,24 +32,22 @@ pub struct RunOptions {
 
 /// Progress of a run.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum RunEvent {
     /// Number of finished units, of units to run, and of their rounds.
-    Begin {
-        there: usize,
-        units: usize,
-        rounds: u64,
-    },
-    Unit {
-        label: String,
-        seed: u64,
-    },
+    Begin { there: usize, units: usize, rounds: u64 },
+    /// A unit starts: label of its setting, and its seed.
+    Unit { label: String, seed: u64 },
+    /// A round of the unit is over; the final scores count as a round.
     Round,
+    /// The result of a unit is in this file.
     Written(PathBuf),
 }
 
 /// A finished experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
+    /// Settings and checks of the experiment.
     pub record: ExperimentRecord,
     /// Results by setting, then by seed.
     pub units: Vec<UnitResult>,
@@ -55,6 +55,7 @@ pub struct RunOutcome {
     pub there: usize,
 }
 
+/// Runs the units that are not finished and writes each result to a file. `observe` is called on every event.
 pub fn run(
     loaded: &LoadedExperiment,
     options: &RunOptions,

@@ -18,17 +18,17 @@ pub const PROFILES: [&str; 2] = ["quick", "full"];
 /// An experiment, ready to run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadedExperiment {
-    pub name: String,
-    pub profile: String,
+    pub(crate) name: String,
+    pub(crate) profile: String,
     /// The experiment with profile and keys applied.
     pub table: Table,
-    pub experiment: Experiment,
-    pub settings: Vec<Setting>,
+    pub(crate) experiment: Experiment,
+    pub(crate) settings: Vec<Setting>,
 }
 
 /// A strategy with its base configuration.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     pub id: String,
     pub label: String,
     pub base: Base,
@@ -60,6 +60,7 @@ impl LoadedExperiment {
         Self::parse(&name, &text, profile, keys)
     }
 
+    /// Reads an experiment from text. `keys` are `KEY=VALUE` and override keys of the file and of the profile.
     pub fn parse(name: &str, text: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
         let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
         if !PROFILES.contains(&profile) {
@@ -79,6 +80,7 @@ impl LoadedExperiment {
         Self::of(name, profile, table)
     }
 
+    /// Checks a table to which profile and keys are already applied.
     pub fn of(name: &str, profile: &str, table: Table) -> Result<Self, ExperimentError> {
         let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
         let experiment: Experiment = table.clone().try_into().map_err(fault)?;
@@ -86,6 +88,7 @@ impl LoadedExperiment {
         Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings })
     }
 
+    /// Title, notes, settings and checks, as they are written beside the results.
     pub fn record(&self) -> ExperimentRecord {
         let setting = |setting: &Setting| SettingRecord {
             id: setting.id.clone(),

@@ -2,8 +2,10 @@
 
 use toml::{Table, Value};
 
+/// Why a key of an experiment cannot be set.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum KeyError {
     #[error("`{0}`: expected KEY=VALUE, as in rounds=10 or strategies.fair.params.q=1")]
     Form(String),

@@ -12,7 +12,7 @@ const TRIES: u32 = 5000;
 
 /// Clients that already hold their equal share get nothing of later classes. Repeats the draw until every client has
 /// at least as many samples as there are classes.
-pub fn with_floor(
+pub(super) fn with_floor(
     labels: &[u32],
     clients: usize,
     alpha: f64,
@@ -43,7 +43,7 @@ pub fn with_floor(
 }
 
 /// Without a minimum; some clients may get nothing.
-pub fn free(labels: &[u32], clients: usize, alpha: f64, seed: u64) -> Vec<Vec<u32>> {
+pub(super) fn free(labels: &[u32], clients: usize, alpha: f64, seed: u64) -> Vec<Vec<u32>> {
     let mut rng = Rng::new(common::rng::derive(seed, 1));
     let mut parts = vec![Vec::new(); clients];
     for (_, pool) in pools(labels, seed) {
@@ -54,7 +54,7 @@ pub fn free(labels: &[u32], clients: usize, alpha: f64, seed: u64) -> Vec<Vec<u3
 }
 
 /// Whole numbers with sum `total` in proportion to the shares, by largest remainder; all 0 if all shares are 0.
-pub fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
+pub(super) fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
     let sum: f64 = shares.iter().sum();
     if !(sum > 0.0 && sum.is_finite()) {
         return vec![0; shares.len()];

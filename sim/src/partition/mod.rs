@@ -21,7 +21,7 @@
 //! | draws of Dirichlet, and whole numbers from shares | `dirichlet` |
 //! | classes of Pat-k | `pat` |
 //! | a partition as text | `text` |
-//! | [`PartitionView`]: a partition in numbers, for tables and plots | `view` |
+//! | `PartitionView`: a partition in numbers, for tables and plots | `view` |
 
 pub mod dirichlet;
 mod pat;
@@ -35,23 +35,34 @@ use trainer::data::partition as basic;
 
 pub use split::{ClientSamples, Split};
 pub use text::BadPartition;
-pub use view::{ClientView, PartitionView};
+pub(crate) use view::{ClientView, PartitionView};
 
 use crate::data::{DataSet, Records, TestSource};
 
 /// How samples are divided; see the table above.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Partition {
+    /// Equal shares of a random order.
     Iid,
+    /// Samples sorted by label are cut into shards; each client gets `per_client` random ones.
     Shards { per_client: usize },
+    /// `share` of a client's samples, from 0 to 1, has class `i mod classes`.
     Dominant { share: f64 },
+    /// Two shards per client, so at most two classes as a rule.
     Extreme,
+    /// Client 0 alone has the first `classes` classes.
     Rare { classes: usize },
+    /// Every client has exactly `classes` classes.
     Pat { classes: usize },
+    /// Shares of each class are drawn from Dirichlet(`alpha`); every client gets samples.
     Dirichlet { alpha: f64 },
+    /// Shares of each class are drawn from Dirichlet(`alpha`); clients may get no samples.
     DirichletFree { alpha: f64 },
+    /// Natural clients with at least `train` training and `test` test samples.
     Natural { train: usize, test: usize },
+    /// One list of `shares` per stratum, with one share per client.
     Fractions { by: Stratum, shares: Vec<Vec<f64>> },
 }
 
@@ -80,8 +91,10 @@ impl Default for Testing {
     }
 }
 
+/// Why a data set cannot be divided.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum PartitionError {
     #[error("`{0}` needs a number of clients")]
     NoClients(Partition),

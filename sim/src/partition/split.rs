@@ -14,6 +14,7 @@ use crate::data::{DataSet, DeviceShard, TestSource};
 /// Samples of all clients.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Split {
+    /// One entry per client, in the order of devices.
     pub clients: Vec<ClientSamples>,
     /// The records that the indices in [`ClientSamples::test`] refer to.
     pub held: TestSource,
@@ -26,6 +27,7 @@ pub struct Split {
 /// Samples of one client.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ClientSamples {
+    /// Name of the natural client, or `client N`.
     pub name: String,
     /// Indices into the training records.
     pub train: Vec<u32>,
@@ -50,7 +52,7 @@ impl Split {
     }
 
     /// Holds out a share of each client's training samples for validation.
-    pub fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
+    pub(crate) fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
         check(share)?;
         for (number, client) in (0..).zip(&mut self.clients) {
             let seed = derive(derive(seed, VALID), number);
@@ -60,7 +62,7 @@ impl Split {
     }
 
     /// Holds out the samples that devices keep for validation under strategies that use loss gaps.
-    pub fn with_kept_fifth(mut self) -> Self {
+    pub(crate) fn with_kept_fifth(mut self) -> Self {
         for client in &mut self.clients {
             let all = std::mem::take(&mut client.train);
             for (place, index) in (1..).zip(all) {
@@ -88,7 +90,7 @@ impl Split {
     }
 
     /// The same with validation samples in place of test samples.
-    pub fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
+    pub(crate) fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
         let shard = |share: &ClientSamples| {
             let (train, valid) = (share.train.as_slice().into(), share.valid.as_slice().into());
             DeviceShard::new(data.clone(), train, valid, TestSource::Train)

@@ -15,8 +15,11 @@ const LEVELS: [(&str, &str); 3] =
 #[error(
     "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
 )]
+/// A text that is not a partition.
 pub struct BadPartition {
+    /// The text as given.
     pub text: String,
+    /// What is wrong with it.
     pub problem: &'static str,
 }
 

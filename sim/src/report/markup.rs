@@ -25,6 +25,7 @@ pub fn el(name: &'static str) -> Element {
 }
 
 impl Element {
+    /// Adds an attribute; its value is escaped.
     #[must_use]
     pub fn set(mut self, name: &'static str, value: impl Display) -> Self {
         self.attributes.push((name, value.to_string()));
@@ -39,23 +40,27 @@ impl Element {
         self.set(name, value + 0.0)
     }
 
+    /// Sets the `class` attribute.
     #[must_use]
     pub fn class(self, class: impl Display) -> Self {
         self.set("class", class)
     }
 
+    /// Appends a child element.
     #[must_use]
     pub fn with(mut self, child: Element) -> Self {
         self.children.push(Child::Element(child));
         self
     }
 
+    /// Appends several child elements.
     #[must_use]
     pub fn all(mut self, children: impl IntoIterator<Item = Element>) -> Self {
         self.children.extend(children.into_iter().map(Child::Element));
         self
     }
 
+    /// Appends text, which is escaped.
     #[must_use]
     pub fn text(mut self, text: impl Display) -> Self {
         self.children.push(Child::Text(text.to_string()));

@@ -2,9 +2,9 @@
 //!
 //! | part | is | file |
 //! |---|---|---|
-//! | [`Digest`], [`experiments_html`], [`experiments_markdown`] | saved results of experiments | `experiment` |
-//! | [`partition_table`], [`partition_html`], [`partition_picture`] | samples of each client | `partition` |
-//! | [`set_table`], [`sets_table`] | content of a data set, and a list of all | `sets` |
+//! | `Digest`, `experiments_html`, `experiments_markdown` | saved results of experiments | `experiment` |
+//! | `partition_table`, `partition_html`, `partition_picture` | samples of each client | `partition` |
+//! | `set_table`, `sets_table` | content of a data set, and a list of all | `sets` |
 //! | [`plot`] | one file for each plot | `plot` |
 //! | [`markup`], [`scale`] | elements, axes; also for pages of other crates | |
 
@@ -15,12 +15,9 @@ pub mod plot;
 pub mod scale;
 mod sets;
 
-pub use experiment::{
-    CurvePoint, Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest, experiments_html,
-    experiments_markdown,
-};
-pub use partition::{partition_html, partition_picture, partition_table};
-pub use sets::{set_table, sets_table};
+pub(crate) use experiment::{Digest, experiments_html, experiments_markdown};
+pub(crate) use partition::{partition_html, partition_picture, partition_table};
+pub(crate) use sets::{set_table, sets_table};
 
 /// Colours and strokes of plots, shared by pages and pictures.
 pub const PLOT_STYLE: &str = include_str!("plot.css");

@@ -9,6 +9,7 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// A scale that maps `domain` linearly to `range`.
     pub fn linear(domain: (f64, f64), range: (f64, f64)) -> Self {
         Self { domain, range, log: false }
     }

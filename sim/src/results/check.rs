@@ -17,6 +17,7 @@ pub struct Check {
     /// `None` if our experiments do not compute such a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Measure>,
+    /// The published value in words, as its source prints it. Default: `direction only`.
     #[serde(default = "direction_only")]
     pub published: String,
     /// The published value of the measure.
@@ -31,6 +32,7 @@ fn direction_only() -> String {
 /// What is computed. Figures and settings are given by name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case", deny_unknown_fields)]
+#[expect(missing_docs, reason = "the line of a variant explains its fields")]
 pub enum Measure {
     /// Relative change of a figure from one setting to another.
     Change { figure: String, from: String, to: String, want: Want },
@@ -52,15 +54,19 @@ pub enum Measure {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Take {
+    /// Arithmetic mean.
     Mean,
+    /// Total over all runs.
     Sum,
+    /// The highest value.
     Largest,
+    /// The lowest value.
     Least,
 }
 
 impl Take {
     /// As in a description.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Mean => "mean",
             Self::Sum => "sum",
@@ -70,7 +76,7 @@ impl Take {
     }
 
     /// `None` without values.
-    pub fn of(self, values: &[f64]) -> Option<f64> {
+    pub(crate) fn of(self, values: &[f64]) -> Option<f64> {
         let sum = values.iter().sum::<f64>();
         let all = values.iter().copied();
         match self {
@@ -91,7 +97,9 @@ pub enum Want {
     Lower,
     /// Above 0.
     Higher,
+    /// Not above this bound.
     AtMost(f64),
+    /// Not below this bound.
     AtLeast(f64),
     /// At most this far from 0.
     Within(f64),
@@ -99,7 +107,7 @@ pub enum Want {
 
 impl Want {
     /// The bar in words.
-    pub fn words(self) -> String {
+    pub(crate) fn words(self) -> String {
         match self {
             Self::Lower => "below 0".into(),
             Self::Higher => "above 0".into(),
@@ -110,7 +118,7 @@ impl Want {
     }
 
     /// Whether a value is on the wanted side.
-    pub fn holds(self, value: f64) -> bool {
+    pub(crate) fn holds(self, value: f64) -> bool {
         match self {
             Self::Lower => value < 0.0,
             Self::Higher => value > 0.0,

@@ -15,8 +15,10 @@ pub const RECORD: &str = "experiment.json";
 /// Extension of kept files.
 pub(super) const KEPT: &str = "jsonl";
 
+/// Why results cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum ResultsError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

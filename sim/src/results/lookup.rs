@@ -88,7 +88,7 @@ pub(crate) fn cv(tiers: &[TierScores]) -> Option<f64> {
 }
 
 impl Distribution {
-    pub fn figure(&self, name: &str) -> Option<f64> {
+    fn figure(&self, name: &str) -> Option<f64> {
         field(self, name)
     }
 }

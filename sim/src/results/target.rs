@@ -21,6 +21,7 @@ pub struct KnobPoint {
     /// Of a parameter per tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<usize>,
+    /// The disparity that the fleet shall have at most.
     pub target: f64,
     /// The disparity, corrected and smoothed; absent before the first measurement.
     pub measured: Option<f64>,
@@ -34,6 +35,7 @@ pub struct KnobPoint {
     pub position: f64,
     /// Mean loss as measured.
     pub mean: Option<f64>,
+    /// Progress towards the target after this round.
     pub status: FairnessStatus,
 }
 
@@ -42,12 +44,14 @@ pub struct KnobPoint {
 pub struct TargetResult {
     /// Status and certificate.
     pub line: FairnessLine,
+    /// The same as numbers, over the whole run.
     pub figures: TargetFigures,
 }
 
 /// Figures of a target over the run. Names of fields are names of figures; yes is 1 and no is 0.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TargetFigures {
+    /// The disparity that the fleet shall have at most.
     pub target: f64,
     /// Root mean square of the measured disparity over the last third of the rounds.
     pub measured: f64,
@@ -61,11 +65,14 @@ pub struct TargetFigures {
     pub peak: f64,
     /// Mean absolute step of the position over the last third.
     pub step: f64,
+    /// 1 if the status after the last round is [`FairnessStatus::Met`].
     pub met: f64,
+    /// 1 if it is [`FairnessStatus::NotReachable`].
     pub not_reachable: f64,
     /// Lowest disparity of a window at the end of the knob; absent: the knob was not there for a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<f64>,
+    /// 1 if the certificate holds after the last round.
     pub certified: f64,
     /// It is certified, and the disparity lies above the bound.
     pub broken: f64,
@@ -75,8 +82,9 @@ pub struct TargetFigures {
     pub identity: f64,
     /// The disparity of the losses as they are over the last third, divided by `measured`.
     pub plain_ratio: f64,
-    /// Position and value of the knob in the last round.
+    /// Position of the knob after the last round, from 0 to 1.
     pub position: f64,
+    /// Value of the driven parameter in the last round.
     pub value: f64,
     /// Devices of the last round without a signal.
     pub unmeasured: f64,
@@ -84,7 +92,7 @@ pub struct TargetFigures {
 
 impl KnobPoint {
     /// A line of a round's report.
-    pub fn new(line: &FairnessLine, report: &RoundReport) -> Self {
+    pub(crate) fn new(line: &FairnessLine, report: &RoundReport) -> Self {
         Self {
             parameter: line.parameter.clone(),
             tier: line.tier,
@@ -131,7 +139,7 @@ fn plain(line: &FairnessLine, devices: &[DeviceLine]) -> Option<f64> {
 
 impl TargetResult {
     /// The knobs after the last round, with figures over all rounds.
-    pub fn all(lines: &[FairnessLine], rounds: &[RoundScores]) -> Vec<Self> {
+    pub(crate) fn all(lines: &[FairnessLine], rounds: &[RoundScores]) -> Vec<Self> {
         let of = |(number, line): (usize, &FairnessLine)| {
             let points: Vec<&KnobPoint> =
                 rounds.iter().filter_map(|round| round.fairness.get(number)).collect();

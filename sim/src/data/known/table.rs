@@ -16,7 +16,8 @@ const EMNIST: &str = "Get gzip.zip from https://www.nist.gov/itl/products-and-se
 const FEMNIST: &str = "Run data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and put train/ and test/ into femnist/";
 const SHAKESPEARE: &str = "Run data/shakespeare/preprocess.sh of https://github.com/TalwalkarLab/leaf, or cut the plays of https://www.gutenberg.org/ebooks/100 by role";
 
-pub const ALL: &[KnownSet] = &[
+/// Every known set, in the order of `fairtier sim data list`.
+pub(crate) const ALL: &[KnownSet] = &[
     drawn("digits", "8x8 images of digits, built in", (3823, 1797), |_, _| digits()),
     files(
         "optdigits",

@@ -15,4 +15,4 @@ mod population;
 pub use eagle::{Eagle, Rotate};
 pub use fedfb::FedFb;
 pub use mixture::Mixture;
-pub use population::{Population, PopulationClient};
+pub use population::Population;

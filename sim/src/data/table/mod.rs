@@ -31,16 +31,16 @@ const TRAIN: f64 = 0.7;
 /// The meaning of the columns of a table.
 #[derive(Copy, Clone, Debug)]
 pub struct Schema {
-    pub separator: u8,
+    separator: u8,
     /// Names of the columns; empty if the first line contains them.
-    pub names: &'static [&'static str],
+    names: &'static [&'static str],
     /// Lines that start with this byte are skipped.
-    pub comment: Option<u8>,
-    pub numbers: &'static [&'static str],
-    pub categories: &'static [&'static str],
-    pub label: Label,
-    pub groups: GroupRule,
-    pub clients: ClientRule,
+    comment: Option<u8>,
+    numbers: &'static [&'static str],
+    categories: &'static [&'static str],
+    label: Label,
+    groups: GroupRule,
+    clients: ClientRule,
 }
 
 /// A column with two values, and their names.

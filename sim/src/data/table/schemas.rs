@@ -11,6 +11,7 @@
 
 use super::{ClientRule, GroupRule, Label, Schema};
 
+/// Adult, `adult.data` and `adult.test`: whether a person earns more than 50,000 dollars a year.
 pub const ADULT: Schema = Schema {
     separator: b',',
     names: &[
@@ -51,6 +52,7 @@ pub const ADULT: Schema = Schema {
     clients: ClientRule::Value("workclass", "Private"),
 };
 
+/// COMPAS: whether a defendant commits no new offence in two years.
 pub const COMPAS: Schema = Schema {
     separator: b',',
     names: &[],
@@ -66,6 +68,7 @@ pub const COMPAS: Schema = Schema {
     clients: ClientRule::AtMost("age", 31),
 };
 
+/// Bank marketing: whether a customer subscribes to a deposit.
 pub const BANK: Schema = Schema {
     separator: b';',
     names: &[],

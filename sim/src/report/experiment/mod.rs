@@ -15,7 +15,6 @@ mod page;
 mod plots;
 mod tables;
 
-pub use curve::CurvePoint;
-pub use digest::{Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest};
+pub use digest::{Digest, SourceDigest};
 pub use markdown::markdown as experiments_markdown;
 pub use page::html as experiments_html;

@@ -8,9 +8,13 @@ use crate::report::{
 /// The rectangle between the axes, in the plot's own units.
 #[derive(Copy, Clone, Debug)]
 pub struct Frame {
+    /// X coordinate of the left edge.
     pub left: f64,
+    /// X coordinate of the right edge.
     pub right: f64,
+    /// Y coordinate of the upper edge; y grows downwards.
     pub top: f64,
+    /// Y coordinate of the lower edge.
     pub bottom: f64,
 }
 
@@ -24,7 +28,7 @@ pub fn canvas(width: f64, height: f64, about: &str) -> Element {
 }
 
 /// The same with separate title and description.
-pub fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
+pub(crate) fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
     canvas(width, height, &format!("{title}. {about}"))
         .with(el("title").text(title))
         .with(el("desc").text(about))
@@ -35,6 +39,7 @@ pub fn text(x: f64, y: f64, anchor: &str, what: &str) -> Element {
     el("text").at("x", x).at("y", y).set("text-anchor", anchor).text(what)
 }
 
+/// A straight line between two points, without a style.
 pub fn line(x1: f64, y1: f64, x2: f64, y2: f64) -> Element {
     el("line").at("x1", x1).at("y1", y1).at("x2", x2).at("y2", y2)
 }

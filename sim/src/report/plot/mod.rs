@@ -11,13 +11,13 @@
 //!
 //! The plots of experiments take any number of series, with the styles of `series`.
 
-pub mod columns;
+pub(crate) mod columns;
 pub mod frame;
-pub mod lines;
-pub mod lorenz;
-pub mod pareto;
-pub mod series;
+pub(crate) mod lines;
+pub(crate) mod lorenz;
+pub(crate) mod pareto;
+pub(crate) mod series;
 mod shares;
-pub mod spread;
+pub(crate) mod spread;
 
-pub use shares::{StackedColumns, shares, shares_parts};
+pub(crate) use shares::{StackedColumns, shares, shares_parts};
