@@ -105,7 +105,8 @@ fn metadata(graph: &Graph, options: &ExportOptions<'_>) -> Vec<StringStringEntry
     let given = options.metadata.iter().map(|(key, value)| (*key, value));
     let kept = graph.metadata().iter().map(|(key, value)| (key.as_str(), value));
     let kept = kept.filter(|(key, _)| options.metadata.iter().all(|(other, _)| other != key));
-    let entry = |(key, value): (&str, &String)| StringStringEntryProto { key: key.into(), value: value.clone() };
+    let entry =
+        |(key, value): (&str, &String)| StringStringEntryProto { key: key.into(), value: value.clone() };
     given.chain(kept).map(entry).collect()
 }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::graph::{Graph, GraphError};
 
 /// Most bytes of metadata that a Graph keeps.
-const MAX_METADATA: usize = 1 << 20;
+const MAX_METADATA: usize = 16 << 20;
 /// Most entries.
 const MAX_ENTRIES: usize = 256;
 
@@ -113,7 +113,9 @@ fn with_metadata(mut import: Import, entries: &[StringStringEntryProto]) -> Impo
         }
     }
     let note = || {
-        format!("{left_out} entries of metadata are left out: kept are {MAX_ENTRIES} keys, 1 MiB, and no key twice")
+        format!(
+            "{left_out} entries of metadata are left out: kept are {MAX_ENTRIES} keys, 16 MiB, and no key twice"
+        )
     };
     import.notes.extend((left_out > 0).then(note));
     import

@@ -545,11 +545,18 @@ fn export_keeps_metadata_and_checks_lengths() {
 #[test]
 fn metadata_of_a_file_is_kept_within_bounds() {
     let (graph, parameters) = zoo::build("mlp:4-8-3", 1).unwrap();
-    let entries = [("author", "me".to_owned()), ("round", "3".to_owned()), ("long", "x".repeat(1 << 20))];
+    let entries = [("author", "me".to_owned()), ("round", "3".to_owned()), ("long", "x".repeat(16 << 20))];
     let options = ExportOptions { metadata: &entries, ..ExportOptions::default() };
     let read = import(&export(&graph, &parameters, &options).unwrap()).unwrap();
-    assert_eq!(read.graph.metadata().iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["author", "round"]);
-    assert!(read.notes.iter().any(|note| note.starts_with("1 entries of metadata are left out")), "{:?}", read.notes);
+    assert_eq!(
+        read.graph.metadata().iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+        ["author", "round"]
+    );
+    assert!(
+        read.notes.iter().any(|note| note.starts_with("1 entries of metadata are left out")),
+        "{:?}",
+        read.notes
+    );
 
     // A slice keeps it; the entries of an export replace those of the file.
     let half = crate::TierSpec::Rate(0.5).mask(&read.graph).unwrap();
