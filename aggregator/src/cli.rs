@@ -75,6 +75,9 @@ enum Command {
         /// Also enrol names that are enrolled or were revoked; their present credentials become invalid
         #[arg(long)]
         replace: bool,
+        /// Also overwrite NAME.pem if it may be the identity of another gateway
+        #[arg(long)]
+        force: bool,
         #[arg(long, default_value = "table")]
         format: Format,
         #[command(flatten)]
@@ -282,9 +285,15 @@ impl Gateway {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir, format } => init(&dir, format),
-            Command::Enroll { dir, out, serial, replace, format, grant, devices } => {
-                members::enroll(&dir, &out, serial, replace, &grant, &devices, format)
-            }
+            Command::Enroll { dir, out, serial, replace, force, format, grant, devices } => members::enroll(
+                &dir,
+                &out,
+                serial,
+                members::Overwrite { replace, force },
+                &grant,
+                &devices,
+                format,
+            ),
             Command::Token { dir, hours, replace, format, grant, device } => {
                 members::token(&dir, hours, replace, &grant, &device, format)
             }

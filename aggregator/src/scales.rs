@@ -22,7 +22,7 @@ use common::{
     schema::{ColumnScale, SchemaAnswer, SchemaQuestion},
 };
 use serde::{Deserialize, Serialize};
-use trainer::data::schema::{DecodeError, Schema};
+use trainer::data::schema::{DecodeError, Schema, TextError};
 
 /// Normal numbers deviate by this much more than their median distance from the median.
 const NORMAL: f64 = 1.4826;
@@ -37,6 +37,8 @@ pub enum ScalesError {
     Content { path: PathBuf, why: String },
     #[error(transparent)]
     Schema(#[from] DecodeError),
+    #[error(transparent)]
+    Text(#[from] TextError),
 }
 
 /// The file of a recorded scale.
@@ -84,6 +86,13 @@ impl FleetSchema {
         }
         fleet.told().agreed = recorded.scales;
         Ok(fleet)
+    }
+
+    /// The schema for files with the model: with the scales of the fleet, as far as they are agreed on.
+    pub fn text(&self) -> Result<Option<String>, ScalesError> {
+        let Some(schema) = &self.schema else { return Ok(None) };
+        let scales: Vec<_> = self.told().agreed.iter().map(|scale| (scale.mean, scale.deviation)).collect();
+        Ok(Some(schema.with_scales(&scales).as_ref().unwrap_or(schema).to_toml()?))
     }
 
     fn columns(&self) -> usize {

@@ -125,6 +125,7 @@ impl Server {
         let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
         let Run { mut coordinator, mut worker } = Run::open(registry, config, environment)?;
         worker.target_file = Some(target_file);
+        worker.schema = Some(schema.clone());
         coordinator.detect_silence(now);
         // After a rollback the file holds the model of another round.
         worker.write_model()?;

@@ -19,6 +19,7 @@ use tracing::{debug, info};
 
 use crate::{
     driver::{Driver, Job},
+    scales::FleetSchema,
     status::StatusFile,
     store::{Commit, OpenRound, RoundRecord, Store},
 };
@@ -89,6 +90,8 @@ pub struct RoundWorker {
     observer: Option<Observer>,
     /// The configuration that a running server follows.
     pub target_file: Option<TargetFile>,
+    /// What the columns of samples mean, for the files of models.
+    pub schema: Option<Arc<FleetSchema>>,
 }
 
 /// A combined round that the store does not have yet.
@@ -126,6 +129,7 @@ impl RoundWorker {
             written: None,
             observer,
             target_file: None,
+            schema: None,
         }
     }
 

@@ -35,7 +35,7 @@ mod boards;
 mod data;
 mod examples;
 mod figures;
-#[cfg(feature = "infer")]
+#[cfg(feature = "predict")]
 mod predict;
 
 pub use data::DataTools;
@@ -97,8 +97,8 @@ enum DeviceCommand {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// Run the device's current ONNX sub-model through tract
-    #[cfg(feature = "infer")]
+    /// Predict with an ONNX model; labels are not needed
+    #[cfg(feature = "predict")]
     #[command(after_help = examples::PREDICT)]
     Predict(Box<predict::PredictArgs>),
 }
@@ -200,7 +200,7 @@ impl Device {
                 file.commit(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
                 say(format, &format!("{}\n", identity.display()), &json!({ "file": identity }))
             }
-            #[cfg(feature = "infer")]
+            #[cfg(feature = "predict")]
             DeviceCommand::Predict(args) => predict::predict(&args),
         }
     }

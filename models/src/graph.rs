@@ -15,6 +15,7 @@ mod elementwise;
 mod error;
 mod labels;
 mod layers;
+mod metadata;
 mod norms;
 mod op;
 mod param;
@@ -73,6 +74,8 @@ pub struct Graph {
     constants: Vec<f32>,
     full: WidthMask,
     uncut: Vec<UncutAxis>,
+    /// Key and value, from the ONNX file.
+    metadata: Vec<(String, String)>,
 }
 
 /// What the model reads.

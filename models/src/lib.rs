@@ -42,6 +42,8 @@ pub mod check;
 #[expect(missing_docs, reason = "`fairtier model --help` describes the arguments")]
 pub mod cli;
 #[cfg(feature = "tools")]
+pub mod forward;
+#[cfg(feature = "tools")]
 pub mod grad;
 pub mod graph;
 #[cfg(feature = "tract")]

@@ -57,8 +57,13 @@ fn predict(gateway: &Gateway, device: &str, samples: &Samples) -> Value {
     let csv = gateway.path(&format!("{device}.csv"));
     std::fs::write(&csv, text).unwrap();
     let (model, csv) = (gateway.text(&format!("{device}.onnx")), csv.to_str().unwrap().to_owned());
-    let args = ["predict", "--model", &model, "--csv", &csv, "--format", "json"];
-    let output = Process::start("predict", "device", &args).succeed();
-    let line = output.lines().find(|line| line.starts_with('{')).unwrap();
-    serde_json::from_str(line).unwrap()
+    let [own, tract] = ["trainer", "tract"].map(|engine| {
+        let args = ["predict", "--model", &model, "--csv", &csv, "--format", "json", "--engine", engine];
+        let output = Process::start("predict", "device", &args).succeed();
+        let line = output.lines().find(|line| line.starts_with('{')).unwrap();
+        serde_json::from_str::<Value>(line).unwrap()
+    });
+    near("loss of both engines", own["loss"].as_f64().unwrap(), tract["loss"].as_f64().unwrap());
+    assert_eq!((&own["accuracy"], &own["confusion"]), (&tract["accuracy"], &tract["confusion"]));
+    own
 }

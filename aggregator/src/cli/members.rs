@@ -12,11 +12,20 @@ use serde_json::{Value, json};
 
 use super::{Format, grant::GrantArgs, print, say};
 
+/// What an enrolment may take the place of.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Overwrite {
+    /// The identity that this gateway gave the name before.
+    pub(super) replace: bool,
+    /// A file of any origin.
+    pub(super) force: bool,
+}
+
 pub(super) fn enroll(
     dir: &Path,
     out: &Path,
     serial: bool,
-    replace: bool,
+    Overwrite { replace, force }: Overwrite,
     grant: &GrantArgs,
     devices: &[DeviceId],
     format: Format,
@@ -26,8 +35,18 @@ pub(super) fn enroll(
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     // All names are checked first: if one may not be enrolled, none is.
     devices.iter().try_for_each(|device| authority.may_enroll(device, existing))?;
+    let file = |device: &DeviceId| out.join(format!("{device}.{}", if serial { "board" } else { "pem" }));
+    for device in devices.iter().filter(|device| !force && file(device).exists()) {
+        // Only the file of a name that is enrolled here is known to be from this gateway.
+        let known = replace && authority.may_enroll(device, Existing::Refuse).is_err();
+        ensure!(
+            known,
+            "{} exists, and may be an identity of another gateway; choose another folder with --out, or overwrite it with --force",
+            file(device).display()
+        );
+    }
     for device in devices {
-        let path = out.join(format!("{device}.{}", if serial { "board" } else { "pem" }));
+        let path = file(device);
         match serial {
             true => authority.enroll_serial_as(device, grant, existing, Some(&path)).map(drop)?,
             false => authority.enroll_as(device, grant, existing, Some(&path)).map(drop)?,

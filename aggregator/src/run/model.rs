@@ -17,6 +17,8 @@ use strategies::{
     tiered::{ModelError, TieredModel},
 };
 
+use trainer::data::schema::METADATA_KEY;
+
 use super::RunError;
 use crate::config::{Config, Start};
 
@@ -33,7 +35,11 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
             }
             let file = onnx::read(&path)
                 .map_err(|source| RunError::ModelFile { path: path.clone(), source: source.into() })?;
-            Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source: source.into() })?
+            let (graph, parameters) =
+                Graph::from_onnx(&file).map_err(|source| RunError::Import { path, source: source.into() })?;
+            // What an earlier run says of its files does not hold for those of this one.
+            let old = ["round", "tier", "widths", METADATA_KEY];
+            (old.iter().fold(graph, |graph, key| graph.with_metadata(key, None)), parameters)
         }
     };
     if config.model.start == Start::Zero {

@@ -20,6 +20,8 @@ pub enum WorkerError {
     Slice(#[from] models::graph::SliceError),
     #[error("the model cannot be sliced: {0}")]
     Length(#[from] common::slice::WrongLength),
+    #[error(transparent)]
+    Schema(#[from] crate::scales::ScalesError),
     #[error("a report cannot be written as JSON: {0}")]
     Report(#[from] serde_json::Error),
     #[error(

@@ -11,6 +11,7 @@ use strategies::{
     updates::Updates,
 };
 use tracing::warn;
+use trainer::data::schema::METADATA_KEY;
 
 use super::{RoundWorker, WorkerError};
 use crate::status::{self, replace};
@@ -42,10 +43,17 @@ impl RoundWorker {
     pub(super) fn export(&self, tier: Tier) -> Result<Vec<u8>, WorkerError> {
         let mask = &self.conductor.run.model.masks[tier.index()];
         let slice = self.conductor.run.model.graph.gather(mask, &self.conductor.run.parameters)?;
-        let metadata =
-            [("round", self.conductor.run.committed.to_string()), ("tier", tier.index().to_string())];
+        let mut metadata = self.metadata()?;
+        metadata.push(("tier", tier.index().to_string()));
         let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
         Ok(onnx::export(&self.conductor.run.model.graph.slice(mask)?, &slice, &options)?)
+    }
+
+    /// What files say besides the model: its round, and what the columns of samples mean.
+    fn metadata(&self) -> Result<Vec<(&'static str, String)>, WorkerError> {
+        let schema = self.schema.as_ref().map(|schema| schema.text()).transpose()?.flatten();
+        let round = ("round", self.conductor.run.committed.to_string());
+        Ok(std::iter::once(round).chain(schema.map(|text| (METADATA_KEY, text))).collect())
     }
 
     /// Writes the present model into the gateway's directory.
@@ -53,7 +61,7 @@ impl RoundWorker {
         if self.dir.is_none() {
             return Ok(());
         }
-        let metadata = [("round", self.conductor.run.committed.to_string())];
+        let metadata = self.metadata()?;
         let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
         let file = onnx::export(&self.conductor.run.model.graph, &self.conductor.run.parameters, &options)?;
         self.write("model.onnx", &file)

@@ -15,7 +15,7 @@ Examples:
   fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
       carry boards on serial ports to the gateway
   fairtier device predict --model model.onnx --csv samples.csv
-      run that sub-model (in builds with tract)";
+      predict with that sub-model";
 
 pub(super) const BOARD: &str = "\
 Examples:
@@ -78,8 +78,11 @@ pub(super) const RENEW: &str = "\
 Examples:
   fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` renew automatically";
 
-#[cfg(feature = "infer")]
+#[cfg(feature = "predict")]
 pub(super) const PREDICT: &str = "\
 Examples:
   fairtier device predict --model model.onnx --csv samples.csv
-  fairtier device predict --model model.onnx --data digits --show 0 --format json";
+  fairtier device predict --model model.onnx --data digits --show 0 --format json
+  fairtier device predict --model model.onnx --data - --format csv < rows.csv    rows from standard input
+
+Columns are read by the schema in the file, if it has one. Without labels there is no score.";

@@ -1,25 +1,35 @@
-//! `fairtier device predict`: the device's sub-model on the device's data.
+//! `fairtier device predict`: what a model says of rows, and how right it is where labels are there.
 
 use std::path::PathBuf;
 
-use crate::host::args::DataArgs;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use models::{infer::TractModel, onnx};
-use serde_json::json;
+use models::{Graph, forward::ForwardModel, onnx};
 
 use super::print;
+use crate::{
+    data::schema::{METADATA_KEY, Schema},
+    host::args::{DataArgs, DataArgsError},
+};
+
+mod outcome;
+mod show;
+
+use outcome::Outcome;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct PredictArgs {
-    /// ONNX file, as saved by `run --save-model`
+    /// ONNX file, as saved by `run --save-model` or `fairtier gateway export`
     #[arg(long, default_value = "model.onnx")]
     model: PathBuf,
     #[command(flatten)]
     data: DataArgs,
-    /// Print the predicted class of this many samples; the score covers all
-    #[arg(long, default_value_t = 10)]
-    show: usize,
+    /// Print this many samples; the score covers all [default: 10 in a table, all as CSV or JSON]
+    #[arg(long)]
+    show: Option<usize>,
+    /// trainer (built in) or tract (in builds with the feature `infer`)
+    #[arg(long, default_value = "trainer")]
+    engine: Engine,
     #[arg(long, default_value = "table")]
     format: Format,
 }
@@ -27,40 +37,74 @@ pub(crate) struct PredictArgs {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 enum Format {
     Table,
+    Csv,
     Json,
 }
 
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum Engine {
+    Trainer,
+    Tract,
+}
+
 pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
-    let file = onnx::read(&args.model).with_context(|| args.model.display().to_string())?;
-    let model = TractModel::load(&file).with_context(|| args.model.display().to_string())?;
-    let samples = args.data.samples()?;
-    if samples.inputs() != model.inputs() {
-        bail!("the model takes {} numbers per sample, the data has {}", model.inputs(), samples.inputs());
+    let named = || args.model.display().to_string();
+    let file = onnx::read(&args.model).with_context(named)?;
+    let mut model = ForwardModel::load(&file).with_context(named)?;
+    let schema = match args.data.local_schema()? {
+        Some(schema) => Some(schema),
+        None => schema_inside(model.graph()).with_context(named)?,
+    };
+    if let Some(schema) = &schema {
+        check(schema, model.graph()).with_context(named)?;
     }
-    let score = model.score(samples.features(), samples.labels())?;
-    let shown = args.show.min(samples.len());
-    let logits = model.logits(&samples.features()[..shown * samples.inputs()])?;
-    let predictions: Vec<usize> = logits.chunks(model.outputs()).map(class).collect();
-    if args.format == Format::Json {
-        let score = json!({
-            "samples": score.samples, "loss": score.loss, "accuracy": score.accuracy(), "predictions": predictions,
-        });
-        return Ok(print(&format!("{score}\n"))?);
+    let inputs = model.graph().inputs();
+    let rows = args.data.rows_to_predict(schema.as_ref(), inputs)?;
+    if rows.inputs != inputs {
+        bail!("the model takes {inputs} numbers per sample, the data has {}", rows.inputs);
     }
-    let mut text = String::new();
-    for (index, (predicted, label)) in predictions.iter().zip(samples.labels()).enumerate() {
-        text += &format!("sample {index}: predicted {predicted}, label {label}\n");
-    }
-    let (samples, accuracy) = (score.samples, score.accuracy());
-    text += &format!("{samples} samples: loss {:.6}, accuracy {accuracy:.4}\n", score.loss);
+    let logits = match args.engine {
+        Engine::Trainer => model.logits(&rows.features)?,
+        Engine::Tract => tract(&file, &rows.features).with_context(named)?,
+    };
+    let outcome = Outcome::new(model.graph(), schema.as_ref(), &rows, &logits)?;
+    let shown = args.show.unwrap_or(if args.format == Format::Table { 10 } else { usize::MAX });
+    let text = match args.format {
+        Format::Table => outcome.table(shown),
+        Format::Csv => outcome.csv(shown)?,
+        Format::Json => format!("{}\n", outcome.json(shown)),
+    };
     Ok(print(&text)?)
 }
 
-/// The most likely class. A single number is the logit of the second of two classes.
-fn class(logits: &[f32]) -> usize {
-    if let [logit] = logits {
-        return usize::from(*logit > 0.0);
+/// The schema that the gateway has written into the file.
+fn schema_inside(graph: &Graph) -> Result<Option<Schema>> {
+    let Some(text) = graph.metadata_of(METADATA_KEY) else { return Ok(None) };
+    let schema = Schema::from_toml(text).with_context(|| format!("metadata `{METADATA_KEY}`"))?;
+    if let Some(column) = schema.fleet_columns().next() {
+        return Err(DataArgsError::FleetScale(column.to_owned()).into());
     }
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(0, |(class, _)| class)
+    Ok(Some(schema))
+}
+
+fn check(schema: &Schema, graph: &Graph) -> Result<()> {
+    let sizes = [("inputs", graph.inputs(), schema.inputs()), ("outputs", graph.outputs(), schema.outputs())];
+    match sizes.into_iter().find(|(_, model, schema)| model != schema) {
+        Some((what, model, schema)) => {
+            bail!(
+                "the model has {model} {what}, the schema {schema}; use the schema that it was trained with"
+            )
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(feature = "infer")]
+fn tract(file: &[u8], features: &[f32]) -> Result<Vec<f32>> {
+    Ok(models::infer::TractModel::load(file)?.logits(features)?)
+}
+
+#[cfg(not(feature = "infer"))]
+fn tract(_: &[u8], _: &[f32]) -> Result<Vec<f32>> {
+    bail!("this program was built without tract; use `--engine trainer`, or build with `--features infer`")
 }

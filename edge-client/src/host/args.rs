@@ -12,6 +12,7 @@ use super::privacy::{self, PrivacyError};
 
 mod bytes;
 mod samples;
+mod to_predict;
 
 pub use bytes::{BadBytes, Bytes};
 pub use samples::{BadShare, DataArgs, DataArgsError, Partition, Share, read_schema};

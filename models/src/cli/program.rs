@@ -289,10 +289,12 @@ impl LoadedModel {
     fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<WrittenSlice> {
         self.spare(out)?;
         let mask = spec.mask(&self.graph)?;
-        let slice = self.graph.slice(&mask)?;
+        let mut slice = self.graph.slice(&mask)?;
         let parameters = self.graph.gather(&mask, &self.parameters)?;
         let mut metadata = Vec::new();
         if mask != *self.graph.full() || tier.is_some() {
+            // The tier of the file that is sliced, which is another one.
+            slice = slice.with_metadata("tier", None);
             metadata.extend(tier.map(|tier| ("tier", tier.to_string())));
             metadata.push(("widths", serde_json::to_string(mask.widths())?));
         }

@@ -92,7 +92,19 @@ impl Builder {
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
         let output = Output { name: output.to_owned(), value, tail, labels: None };
         let (stats, constants) = (stats.concat(), constants.concat());
-        let graph = Graph { name, input, output, nodes, params, shapes, stats, constants, full, uncut };
+        let graph = Graph {
+            name,
+            input,
+            output,
+            nodes,
+            params,
+            shapes,
+            stats,
+            constants,
+            full,
+            uncut,
+            metadata: vec![],
+        };
         let len = |shape: &TensorShape| {
             shape.dims.iter().map(|dim| dim.size(&graph.full) as u64).fold(1, u64::saturating_mul)
         };

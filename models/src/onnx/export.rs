@@ -32,7 +32,7 @@ const BATCH: &str = "N";
 pub struct ExportOptions<'a> {
     /// End with the softmax or sigmoid that the imported model had; otherwise outputs are logits.
     pub tail: bool,
-    /// Kept in the file as `metadata_props`, such as tier, widths and round.
+    /// Written as `metadata_props`, such as tier, widths and round, in place of entries of the Graph with the same keys.
     pub metadata: &'a [(&'a str, String)],
     /// Mean and variance of every batch normalisation; by default those of the Graph.
     pub stats: Option<&'a [f32]>,
@@ -85,11 +85,7 @@ pub fn export(
         producer_name: "fairtier".to_owned(),
         producer_version: String::new(),
         opset_import: opsets(&nodes),
-        metadata_props: options
-            .metadata
-            .iter()
-            .map(|(key, value)| StringStringEntryProto { key: (*key).to_owned(), value: value.clone() })
-            .collect(),
+        metadata_props: metadata(graph, options),
         graph: Some(GraphProto {
             node: nodes,
             name: graph.name().to_owned(),
@@ -102,6 +98,16 @@ pub fn export(
         bytes if bytes as u64 > MAX_MODEL => Err(ExportError::TooLarge(bytes)),
         _ => Ok(model.encode_to_vec()),
     }
+}
+
+/// The entries of the options, then the others of the Graph.
+fn metadata(graph: &Graph, options: &ExportOptions<'_>) -> Vec<StringStringEntryProto> {
+    let given = options.metadata.iter().map(|(key, value)| (*key, value));
+    let kept = graph.metadata().iter().map(|(key, value)| (key.as_str(), value));
+    let kept = kept.filter(|(key, _)| options.metadata.iter().all(|(other, _)| other != key));
+    let entry =
+        |(key, value): (&str, &String)| StringStringEntryProto { key: key.into(), value: value.clone() };
+    given.chain(kept).map(entry).collect()
 }
 
 /// The operator sets that these nodes need.

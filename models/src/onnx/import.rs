@@ -10,10 +10,15 @@ use super::{
     constants::{Constants, is_default_domain},
     labels::labels,
     lower::lower,
-    proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type},
+    proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto, data_type},
     tensor::TensorError,
 };
 use crate::graph::{Graph, GraphError};
+
+/// Most bytes of metadata that a Graph keeps.
+const MAX_METADATA: usize = 16 << 20;
+/// Most entries.
+const MAX_ENTRIES: usize = 256;
 
 /// A model read from ONNX.
 #[derive(Clone, PartialEq, Debug)]
@@ -85,12 +90,35 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
                 import.graph = import.graph.with_labels(labels(&source, &output.name));
                 let kept = import.graph.output().labels.as_ref().and_then(|labels| labels.output.as_deref());
                 import.notes.splice(0..0, source.choice(&output.name, kept));
-                return Ok(import);
+                return Ok(with_metadata(import, &model.metadata_props));
             }
             Err(error) => refused = refused.or(Some(error)),
         }
     }
     Err(refused.unwrap_or(ImportError::NoOutput))
+}
+
+/// Keeps metadata within bounds. The first entry of a key counts.
+fn with_metadata(mut import: Import, entries: &[StringStringEntryProto]) -> Import {
+    let (mut room, mut left_out) = (MAX_METADATA, 0);
+    for StringStringEntryProto { key, value } in entries {
+        let size = key.len().saturating_add(value.len());
+        let graph = &import.graph;
+        let fits = graph.metadata().len() < MAX_ENTRIES && size <= room && graph.metadata_of(key).is_none();
+        if fits {
+            room -= size;
+            import.graph = import.graph.with_metadata(key, Some(value.clone()));
+        } else {
+            left_out += 1;
+        }
+    }
+    let note = || {
+        format!(
+            "{left_out} entries of metadata are left out: kept are {MAX_ENTRIES} keys, 16 MiB, and no key twice"
+        )
+    };
+    import.notes.extend((left_out > 0).then(note));
+    import
 }
 
 /// The graph of a file, with lookups for lowering.

@@ -543,6 +543,33 @@ fn export_keeps_metadata_and_checks_lengths() {
 }
 
 #[test]
+fn metadata_of_a_file_is_kept_within_bounds() {
+    let (graph, parameters) = zoo::build("mlp:4-8-3", 1).unwrap();
+    let entries = [("author", "me".to_owned()), ("round", "3".to_owned()), ("long", "x".repeat(16 << 20))];
+    let options = ExportOptions { metadata: &entries, ..ExportOptions::default() };
+    let read = import(&export(&graph, &parameters, &options).unwrap()).unwrap();
+    assert_eq!(
+        read.graph.metadata().iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+        ["author", "round"]
+    );
+    assert!(
+        read.notes.iter().any(|note| note.starts_with("1 entries of metadata are left out")),
+        "{:?}",
+        read.notes
+    );
+
+    // A slice keeps it; the entries of an export replace those of the file.
+    let half = crate::TierSpec::Rate(0.5).mask(&read.graph).unwrap();
+    let slice = read.graph.slice(&half).unwrap();
+    let packed = read.graph.gather(&half, &read.parameters).unwrap();
+    let entries = [("round", "4".to_owned())];
+    let options = ExportOptions { metadata: &entries, ..ExportOptions::default() };
+    let (again, _) = Graph::from_onnx(&export(&slice, &packed, &options).unwrap()).unwrap();
+    assert_eq!((again.metadata_of("author"), again.metadata_of("round")), (Some("me"), Some("4")));
+    assert_eq!(again.with_metadata("round", None).metadata().len(), 1);
+}
+
+#[test]
 fn export_names_do_not_clash() {
     let import = changed(|graph| {
         graph.initializer[0].name = "value2".into();

@@ -41,7 +41,7 @@ pub enum DataArgsError {
     #[error("{0} is for CSV files without a schema; remove it")]
     OnlyCsv(&'static str),
     #[error(
-        "the schema reads CSV, .npz, pairs of .npy files and folders of images, not IDX files; remove --schema"
+        "the schema reads CSV, .npz, pairs of .npy files and folders of images, not IDX files; write an .npz file"
     )]
     SchemaAndIdx,
     #[error(
@@ -193,7 +193,7 @@ impl DataArgs {
     }
 
     /// The schema of `--schema`, for commands that know no gateway.
-    fn local_schema(&self) -> Result<Option<Schema>, DataArgsError> {
+    pub fn local_schema(&self) -> Result<Option<Schema>, DataArgsError> {
         let Some(path) = &self.schema else { return Ok(None) };
         if self.asks_gateway() {
             return Err(DataArgsError::NoGateway);
@@ -222,7 +222,7 @@ impl DataArgs {
     }
 
     /// An option that only CSV files without a schema need.
-    fn column_option(&self) -> Option<&'static str> {
+    pub(super) fn column_option(&self) -> Option<&'static str> {
         let options = [
             ("--label-column", self.label_column.is_some()),
             ("--attribute", self.attribute.is_some()),

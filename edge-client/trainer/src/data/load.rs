@@ -21,11 +21,11 @@ mod idx;
 mod numpy;
 mod rows;
 
-pub use csv::{BadColumn, CsvColumn, CsvOptions, csv};
+pub use csv::{BadColumn, CsvColumn, CsvOptions, CsvRowsToPredict, csv, csv_to_predict};
 #[cfg(feature = "images")]
-pub use folder::{FolderImages, folder, folder_images};
+pub use folder::{FolderImages, folder, folder_images, images_to_predict};
 pub use format::Format;
-pub use idx::{IdxImages, idx, idx_images};
+pub use idx::{IdxImages, idx, idx_images, idx_pixels};
 pub use numpy::{npy, npy_array, npz, npz_arrays};
 pub use rows::{CsvRow, CsvRows};
 
@@ -64,7 +64,16 @@ impl BoundedFile {
     /// Opens a regular file.
     pub fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Read { path: path.into(), source };
-        let mut file = BufReader::new(open_regular(path).map_err(failed)?);
+        Self::sniff(path, BufReader::new(open_regular(path).map_err(failed)?), limit)
+    }
+
+    /// Standard input.
+    pub fn stdin(limit: u64) -> Result<Self, LoadError> {
+        Self::sniff(Path::new("standard input"), BufReader::new(io::stdin()), limit)
+    }
+
+    fn sniff(path: &Path, mut file: impl BufRead + 'static, limit: u64) -> Result<Self, LoadError> {
+        let failed = |source| LoadError::Read { path: path.into(), source };
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn BufRead> =
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };

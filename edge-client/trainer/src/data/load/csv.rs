@@ -60,15 +60,7 @@ impl FromStr for CsvColumn {
 
 /// Reads all samples of a CSV file.
 pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
-    let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
-    let mut table =
-        CsvTable { options, columns: None, features: Vec::new(), labels: Vec::new(), attributes: Vec::new() };
-    while let Some((line, row)) = rows.read()? {
-        table.add(row).map_err(|problem| LoadError::Line { path: path.into(), line, problem })?;
-    }
-    let Some(columns) = table.columns.filter(|_| !table.labels.is_empty()) else {
-        return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() });
-    };
+    let (table, columns) = CsvTable::read(BoundedFile::open(path, LIMIT)?, options, None)?;
     let samples = Samples::new(table.features, table.labels, columns.features());
     let samples = match &options.attribute {
         Some((_, count)) => samples.and_then(|samples| samples.with_attributes(&table.attributes, *count)),
@@ -77,8 +69,29 @@ pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
     samples.map_err(|source| LoadError::Data { path: path.into(), source })
 }
 
+/// Rows that a model predicts for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CsvRowsToPredict {
+    /// Row after row.
+    pub features: Vec<f32>,
+    /// One per row; empty if the file has no labels.
+    pub labels: Vec<u32>,
+}
+
+/// Reads rows for a model that takes `inputs` numbers. A file with exactly as many columns (besides the attribute) has no labels.
+pub fn csv_to_predict(
+    source: BoundedFile,
+    options: &CsvOptions,
+    inputs: usize,
+) -> Result<CsvRowsToPredict, LoadError> {
+    let (table, _) = CsvTable::read(source, options, Some(inputs))?;
+    Ok(CsvRowsToPredict { features: table.features, labels: table.labels })
+}
+
 struct CsvTable<'a> {
     options: &'a CsvOptions,
+    /// Numbers that the model takes, if rows need no label.
+    inputs: Option<usize>,
     /// Known after the first line.
     columns: Option<Columns>,
     features: Vec<f32>,
@@ -89,17 +102,35 @@ struct CsvTable<'a> {
 #[derive(Copy, Clone)]
 struct Columns {
     count: usize,
-    label: usize,
+    label: Option<usize>,
     attribute: Option<usize>,
 }
 
 impl Columns {
     fn features(&self) -> usize {
-        self.count - 1 - usize::from(self.attribute.is_some())
+        self.count - usize::from(self.label.is_some()) - usize::from(self.attribute.is_some())
     }
 }
 
-impl CsvTable<'_> {
+impl<'a> CsvTable<'a> {
+    fn read(
+        source: BoundedFile,
+        options: &'a CsvOptions,
+        inputs: Option<usize>,
+    ) -> Result<(Self, Columns), LoadError> {
+        let path = source.path().to_owned();
+        let mut rows = CsvRows::detect(source)?;
+        let (features, labels, attributes) = Default::default();
+        let mut table = Self { options, inputs, columns: None, features, labels, attributes };
+        while let Some((line, row)) = rows.read()? {
+            table.add(row).map_err(|problem| LoadError::Line { path: path.clone(), line, problem })?;
+        }
+        match table.columns.filter(|_| !table.features.is_empty()) {
+            Some(columns) => Ok((table, columns)),
+            None => Err(LoadError::Format { path, problem: "holds no samples".into() }),
+        }
+    }
+
     fn add(&mut self, row: &CsvRow) -> Result<(), String> {
         let columns = match self.columns {
             Some(columns) => columns,
@@ -120,7 +151,7 @@ impl CsvTable<'_> {
             let value: f64 = field
                 .parse()
                 .map_err(|_| format!("column {} is `{}`, not a number", column + 1, excerpt(field)))?;
-            if column == columns.label {
+            if columns.label == Some(column) {
                 self.labels.push(whole("label", value)?);
             } else if columns.attribute == Some(column) {
                 self.attributes.push(whole("attribute", value)?);
@@ -137,7 +168,11 @@ impl CsvTable<'_> {
 
     fn locate(&self, count: usize, header: Option<&CsvRow>) -> Result<Columns, String> {
         let named = &self.options.attribute;
-        if count < 2 + usize::from(named.is_some()) {
+        let others = usize::from(named.is_some());
+        if let Some(inputs) = self.inputs {
+            return self.locate_inputs(count, header, inputs);
+        }
+        if count < 2 + others {
             return Err("needs at least one feature and a label, separated by comma, semicolon or tab".into());
         }
         let label = place(&self.options.label, count, header)?;
@@ -145,7 +180,28 @@ impl CsvTable<'_> {
         if attribute == Some(label) {
             return Err(format!("column {} cannot be both label and attribute", label + 1));
         }
-        Ok(Columns { count, label, attribute })
+        Ok(Columns { count, label: Some(label), attribute })
+    }
+
+    /// Whether there is a label follows from the number of columns.
+    fn locate_inputs(&self, count: usize, header: Option<&CsvRow>, inputs: usize) -> Result<Columns, String> {
+        let named = self.options.attribute.as_ref();
+        let attribute = named.map(|(column, _)| place(column, count, header)).transpose()?;
+        let label = match count.checked_sub(inputs + usize::from(attribute.is_some())) {
+            Some(0) => None,
+            Some(1) => Some(place(&self.options.label, count, header)?),
+            _ => {
+                return Err(format!(
+                    "has {count} columns, and the model takes {inputs} numbers; give exactly these columns, or these and a label"
+                ));
+            }
+        };
+        match attribute {
+            Some(at) if label == Some(at) => {
+                Err(format!("column {} cannot be both label and attribute", at + 1))
+            }
+            _ => Ok(Columns { count, label, attribute }),
+        }
     }
 }
 

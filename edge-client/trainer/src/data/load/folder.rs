@@ -64,6 +64,21 @@ pub fn folder_images(
     }
 }
 
+/// Images that a model predicts for: as [`folder_images`], or all in one folder and without labels.
+pub fn images_to_predict(
+    path: &Path,
+    class: &dyn Fn(&str) -> Result<u32, String>,
+) -> Result<FolderImages, LoadError> {
+    let files = entries(path)?;
+    if files.is_empty() || files.iter().any(|file| file.is_dir()) {
+        return folder_images(path, class);
+    }
+    let mut found = FolderImages::default();
+    files.iter().try_for_each(|file| found.add(file, 0))?;
+    found.labels.clear();
+    Ok(found)
+}
+
 impl FolderImages {
     fn add(&mut self, file: &Path, label: u32) -> Result<(), LoadError> {
         let wrong = |problem: String| LoadError::Format { path: file.into(), problem };

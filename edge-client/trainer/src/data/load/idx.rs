@@ -51,6 +51,13 @@ pub fn idx_images(images: &Path, labels: &Path) -> Result<IdxImages, LoadError> 
     Ok(IdxImages { shape, pixels: pixels.data, labels: classes.data })
 }
 
+/// The pixels of an IDX file without labels, and how many one image has.
+pub fn idx_pixels(images: &Path) -> Result<(Vec<u8>, usize), LoadError> {
+    let found = IdxArray::read(images)?;
+    let inputs = found.sizes.iter().skip(1).product();
+    Ok((found.data, inputs))
+}
+
 struct IdxArray {
     sizes: Vec<usize>,
     data: Vec<u8>,

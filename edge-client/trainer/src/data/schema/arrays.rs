@@ -28,7 +28,7 @@ pub fn read_any(path: &Path, schema: &Schema, targets: Targets) -> Result<Table,
                 None => schema.arrays(&arrays, targets).map_err(wrong),
             }
         }
-        Format::Folder => images(path, schema),
+        Format::Folder => images(path, schema, targets),
         Format::Npy | Format::Idx => {
             Err(wrong("holds one array; a schema needs names: write an .npz file".into()))
         }
@@ -46,8 +46,15 @@ pub fn read_pair(x: &Path, y: &Path, schema: &Schema) -> Result<Table, LoadError
     schema.arrays(&arrays, Targets::Needed).map_err(wrong)
 }
 
+/// Reads an `.npy` file without labels: the only column of type `array`.
+pub fn read_array(x: &Path, schema: &Schema) -> Result<Table, LoadError> {
+    let wrong = |problem: String| LoadError::Format { path: x.into(), problem };
+    let array = schema.only_array().map_err(wrong)?;
+    schema.arrays(&[(array.name.clone(), load::npy_array(x)?)], Targets::Optional).map_err(wrong)
+}
+
 #[cfg(feature = "images")]
-fn images(path: &Path, schema: &Schema) -> Result<Table, LoadError> {
+fn images(path: &Path, schema: &Schema, targets: Targets) -> Result<Table, LoadError> {
     let wrong = |problem: String| LoadError::Format { path: path.into(), problem };
     let column = schema.only_array().map_err(wrong)?;
     let Kind::Array { shape, scaling } = &column.kind else { return Err(wrong("needs an array".into())) };
@@ -62,7 +69,10 @@ fn images(path: &Path, schema: &Schema) -> Result<Table, LoadError> {
             )
         })
     };
-    let found = load::folder_images(path, &class)?;
+    let found = match targets {
+        Targets::Needed => load::folder_images(path, &class)?,
+        Targets::Optional => load::images_to_predict(path, &class)?,
+    };
     if !found.shape.iter().copied().eq(shape.iter().map(|&size| size as usize)) {
         return Err(wrong(format!(
             "holds images of shape {:?} (channels, height, width), the schema says {shape:?}; bring them to that size",
@@ -74,7 +84,7 @@ fn images(path: &Path, schema: &Schema) -> Result<Table, LoadError> {
 }
 
 #[cfg(not(feature = "images"))]
-fn images(path: &Path, _: &Schema) -> Result<Table, LoadError> {
+fn images(path: &Path, _: &Schema, _: Targets) -> Result<Table, LoadError> {
     let problem = "is a folder; this program was built without the feature `images`".into();
     Err(LoadError::Format { path: path.into(), problem })
 }

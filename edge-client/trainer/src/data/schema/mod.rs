@@ -32,19 +32,21 @@ mod survey;
 mod text;
 mod window;
 
-pub use arrays::{read_any, read_pair};
+pub use arrays::{read_any, read_array, read_pair};
 pub use binary::{DecodeError, SchemaDigest};
 pub use cell::FieldError;
 pub use check::SchemaError;
 pub use header::HeaderError;
 pub use propose::{Proposal, ProposeError, ProposeOptions};
-pub use read::{Table, Targets, read};
+pub use read::{Table, Targets, read, read_from};
 pub use survey::{ColumnSurvey, Finding, NumberRange, Survey, fleet_moments, survey, survey_any};
 pub use text::{SchemaText, TextError};
 pub use window::{Layout, Window};
 
 use serde::{Deserialize, Serialize};
 
+/// The key of the TOML form in the metadata of ONNX files.
+pub const METADATA_KEY: &str = "fairtier.schema";
 /// Most columns of a schema.
 pub const MAX_COLUMNS: usize = 1 << 16;
 /// Most levels or classes of one column.

@@ -76,14 +76,23 @@ impl Table {
 
 /// Reads all samples of a CSV file. Columns with scaling `fleet` are not scaled.
 pub fn read(path: &Path, schema: &Schema, targets: Targets) -> Result<Table, LoadError> {
-    let mut rows = SchemaRows::open(path, schema, targets)?;
+    read_from(BoundedFile::open(path, LIMIT)?, schema, targets)
+}
+
+/// As [`read`], from an open file or standard input.
+pub fn read_from(source: BoundedFile, schema: &Schema, targets: Targets) -> Result<Table, LoadError> {
+    let path = &source.path().to_owned();
+    let mut rows = SchemaRows::over(source, schema, targets)?;
     let mut builder = Builder::new(schema);
     while let Some((line, cells, key)) = rows.next()? {
-        let cells =
-            cells.map_err(|error| LoadError::Line { path: path.into(), line, problem: error.to_string() })?;
+        let cells = cells.map_err(|error| LoadError::Line {
+            path: path.clone(),
+            line,
+            problem: error.to_string(),
+        })?;
         builder.add(cells, key);
     }
-    builder.finish().map_err(|problem| LoadError::Format { path: path.into(), problem })
+    builder.finish().map_err(|problem| LoadError::Format { path: path.clone(), problem })
 }
 
 /// Why a line does not fit.
@@ -115,7 +124,12 @@ pub(super) type CellRow<'a> = (usize, Result<&'a [Cell], RowError>, &'a str);
 
 impl<'a> SchemaRows<'a> {
     pub(super) fn open(path: &Path, schema: &'a Schema, targets: Targets) -> Result<Self, LoadError> {
-        let rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
+        Self::over(BoundedFile::open(path, LIMIT)?, schema, targets)
+    }
+
+    fn over(source: BoundedFile, schema: &'a Schema, targets: Targets) -> Result<Self, LoadError> {
+        let path = &source.path().to_owned();
+        let rows = CsvRows::detect(source)?;
         let mut rows = Self { schema, targets, rows, places: None, cells: Vec::new(), key: String::new() };
         if schema.header
             && let Some((line, header)) = rows.rows.read()?
@@ -137,7 +151,7 @@ impl<'a> SchemaRows<'a> {
                 Err(error) => return Ok(Some((line, Err(error.into()), ""))),
             },
         };
-        let result = cells(self.schema, places, row, &mut self.cells);
+        let result = cells(self.schema, places, row, self.targets, &mut self.cells);
         self.key.clear();
         if let Some(Window { within: Some(name), .. }) = &self.schema.window {
             let column = self.schema.columns.iter().position(|column| column.name == *name);
@@ -148,13 +162,27 @@ impl<'a> SchemaRows<'a> {
     }
 }
 
-fn cells(schema: &Schema, places: &Places, row: &CsvRow, cells: &mut Vec<Cell>) -> Result<(), RowError> {
+fn cells(
+    schema: &Schema,
+    places: &Places,
+    row: &CsvRow,
+    targets: Targets,
+    cells: &mut Vec<Cell>,
+) -> Result<(), RowError> {
     cells.clear();
     if row.len() != places.fields {
         return Err(RowError::Fields { got: row.len(), expected: places.fields });
     }
     for (column, place) in schema.columns.iter().zip(&places.at) {
         let cell = match place {
+            // A row to predict may leave open what is predicted.
+            Some(place)
+                if targets == Targets::Optional
+                    && column.kind.inputs() == 0
+                    && schema.is_missing(row.get(*place).unwrap_or_default()) =>
+            {
+                Cell::Unused
+            }
             Some(place) => {
                 let field = row.get(*place).unwrap_or_default();
                 schema.cell(column, field).map_err(|error| RowError::Field {
@@ -233,6 +261,12 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Result<Table, String> {
         if self.table.is_empty() {
             return Err("holds no samples".into());
+        }
+        let (rows, targets) = (self.table.len(), self.schema.targets().count());
+        for (have, all) in [(self.table.labels.len(), rows), (self.table.values.len(), rows * targets)] {
+            if have != 0 && have != all {
+                return Err(format!("has {have} labels for {all} rows; fill in the others, or remove all"));
+            }
         }
         for (feature, column) in std::mem::take(&mut self.holes) {
             let (sum, count) = self.sums[column];

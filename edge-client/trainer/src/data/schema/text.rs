@@ -21,6 +21,8 @@ use super::{Column, Kind, MISSING, Missing, Scaling, Schema, SchemaError, Task, 
 pub enum TextError {
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
+    #[error("the schema cannot be written: {0}")]
+    Write(#[from] toml::ser::Error),
     #[error("there is no table [data]; `fairtier data schema --from FILE` proposes one")]
     NoData,
     #[error("[data]: {0}")]
@@ -164,6 +166,17 @@ impl Schema {
             data: Option<SchemaText>,
         }
         toml::from_str::<File>(text)?.data.ok_or(TextError::NoData)?.schema()
+    }
+}
+
+impl Schema {
+    /// The text that [`from_toml`](Self::from_toml) reads.
+    pub fn to_toml(&self) -> Result<String, TextError> {
+        #[derive(Serialize)]
+        struct File {
+            data: SchemaText,
+        }
+        Ok(toml::to_string(&File { data: self.into() })?)
     }
 }
 
