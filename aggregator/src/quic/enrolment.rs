@@ -90,24 +90,42 @@ async fn answer(
     reply(send, receive, certificate(connection), authority, admission).await
 }
 
+/// Answers on the stream. A refusal resets it with its code, so that the peer never reads an empty answer.
 async fn reply(
     mut send: SendStream,
-    mut receive: RecvStream,
+    receive: RecvStream,
     present: Option<CertificateDer<'static>>,
     authority: &Authority,
     admission: &Admission,
 ) -> Result<DeviceId, Refused> {
+    match bundle(receive, present, authority, admission).await {
+        Ok(IssuedCertificate { device, bundle }) => {
+            if send.write_all(bundle.as_bytes()).await.is_err() || send.finish().is_err() {
+                return Err(Refused::QUESTION);
+            }
+            Ok(device)
+        }
+        Err(refused) => {
+            // Fails only if the peer has given up the stream.
+            let _ = send.reset(VarInt::from_u32(refused.code().number().into()));
+            Err(refused)
+        }
+    }
+}
+
+async fn bundle(
+    mut receive: RecvStream,
+    present: Option<CertificateDer<'static>>,
+    authority: &Authority,
+    admission: &Admission,
+) -> Result<IssuedCertificate, Refused> {
     let question = receive.read_to_end(wire::MAX_CONTROL).await.map_err(|_| Refused::QUESTION)?;
     let question = wire::message(&question).map_err(|_| Refused::QUESTION)?;
     let (authority, renewals) = (authority.clone(), admission.renewals.clone());
     // Issuing a certificate waits for the disk.
     let issued = move || issue(&question, present.as_ref(), &authority, &renewals);
     let issued = tokio::task::spawn_blocking(issued).await;
-    let IssuedCertificate { device, bundle } = issued.unwrap_or(Err(Refused::Code(Code::NotReady)))?;
-    if send.write_all(bundle.as_bytes()).await.is_err() || send.finish().is_err() {
-        return Err(Refused::QUESTION);
-    }
-    Ok(device)
+    issued.unwrap_or(Err(Refused::Code(Code::NotReady)))
 }
 
 /// Issues a certificate to a peer that has a token or a certificate.

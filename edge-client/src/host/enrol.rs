@@ -14,7 +14,7 @@ use common::{
     printable::printable,
     wire::SERVER_NAME,
 };
-use quinn::{Connection, VarInt};
+use quinn::{Connection, ReadError, ReadToEndError, VarInt};
 use rustls::{
     RootCertStore,
     client::{
@@ -224,10 +224,7 @@ async fn trade(
     let bytes = postcard::to_slice(&question, &mut bytes).map_err(|error| link(&error))?;
     send.write_all(bytes).await.map_err(|error| link(&error))?;
     send.finish().map_err(|error| link(&error))?;
-    let answer = receive
-        .read_to_end(MAX_ANSWER)
-        .await
-        .map_err(|error| connection.close_reason().map_or_else(|| link(&error), refused))?;
+    let answer = receive.read_to_end(MAX_ANSWER).await.map_err(|error| unanswered(connection, &error))?;
     let answer = String::from_utf8(answer).map_err(|error| link(&error))?;
     let certificates = expected.check(&answer, &key)?;
     let server = server_certificate(connection).map_or(0, |server| certificate::issued(&server));
@@ -236,6 +233,21 @@ async fn trade(
     // Checked here, so that no unusable bundle is written.
     Identity::parse(bundle.as_bytes())?;
     Ok(bundle)
+}
+
+/// A refusal closes the connection or resets the stream, with its code.
+fn unanswered(connection: &Connection, error: &ReadToEndError) -> EnrolError {
+    let reset = match error {
+        ReadToEndError::Read(ReadError::Reset(code)) => {
+            u16::try_from(code.into_inner()).ok().and_then(Code::of)
+        }
+        _ => None,
+    };
+    match (reset, connection.close_reason()) {
+        (Some(code), _) => EnrolError::Refused(code),
+        (None, Some(reason)) => refused(reason),
+        (None, None) => link(error),
+    }
 }
 
 /// The text is escaped, because the peer may have chosen it.
