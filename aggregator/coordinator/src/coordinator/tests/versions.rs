@@ -31,7 +31,7 @@ fn a_common_version_is_chosen_or_both_ranges_are_reported() {
     assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(8)));
     assert_eq!(greet(&mut gateway, Versions { oldest: 2, newest: 4 }), Ok(Some(4)));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
-    assert_eq!(greet(&mut gateway, Versions { oldest: 8, newest: 9 }), Err(Code::WrongVersion));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 9, newest: 9 }), Err(Code::WrongVersion));
     let refusal = Refusal { code: Code::WrongVersion, need: 4, have: 9 };
     assert_eq!(gateway.say(1), [ToDevice::Refusal(refusal)]);
 }
