@@ -54,7 +54,6 @@
 //!     limits: LinkLimits::QUIC,
 //!     needs: Needs::default(),
 //!     validate: false,
-//!     divergence: 10.0,
 //! };
 //! let start = Start {
 //!     run: RunId(1),

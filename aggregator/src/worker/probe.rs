@@ -54,8 +54,7 @@ impl ProbeSamples {
         let inputs = widest.inputs;
         let labels_fit = match widest.loss {
             Loss::Softmax { classes } => samples.classes() <= classes,
-            Loss::Sigmoid => samples.classes() <= 2,
-            Loss::Squared => true,
+            Loss::Sigmoid | Loss::Squared => true,
         };
         if samples.inputs() != inputs as usize || !labels_fit {
             let (got, classes) = (samples.inputs(), samples.classes());

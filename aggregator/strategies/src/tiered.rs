@@ -33,8 +33,7 @@ impl TierPlan {
     pub fn takes(&self, hello: &Hello) -> bool {
         let labels = match self.info.loss {
             Loss::Softmax { classes } => hello.data.classes <= classes,
-            Loss::Sigmoid => hello.data.classes <= 2,
-            Loss::Squared => true,
+            Loss::Sigmoid | Loss::Squared => true,
         };
         hello.data.inputs == self.info.inputs && labels
     }

@@ -137,16 +137,9 @@ impl Arrangement {
                 seed: self.seed,
                 start: base.start,
                 tiers: base.fleet.tiers.clone(),
-                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
-            // Experiments compare strategies that may diverge; their figures show it.
-            run: RunConfig {
-                rounds: base.rounds,
-                min_devices: self.devices.len(),
-                seed: self.seed,
-                divergence: 0.0,
-            },
+            run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
             round: RoundConfig {
                 participation: base.fleet.participation,
                 deadline_s: PerTier::All(base.fleet.deadline_s),

@@ -46,7 +46,6 @@ fn settings(devices: usize) -> Settings {
         limits: LinkLimits::QUIC,
         needs: Needs::default(),
         validate: false,
-        divergence: 10.0,
     }
 }
 

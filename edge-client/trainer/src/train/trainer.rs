@@ -44,7 +44,6 @@ mod advance;
 pub(super) mod augment;
 mod batch;
 mod check;
-mod errors;
 mod finish;
 mod groups;
 mod noise;
@@ -58,9 +57,8 @@ mod spread;
 mod subset;
 
 use batch::{Batch, Order};
-use errors::ErrorTally;
 pub use finish::finish_update;
-use phase::{SampleCounts, WeightsModel, WorkPhase};
+use phase::{SampleCounts, WorkPhase};
 pub use plateau::Plateau;
 pub use question::Charge;
 use question::{HiddenDigest, QuestionKey};
@@ -103,8 +101,6 @@ pub struct Work {
     summed: LossTally,
     /// Of the validation samples, under the received model.
     spread: LossSpread,
-    /// Of the test samples, under the received model.
-    errors: ErrorTally,
     /// Results so far.
     scalars: Scalars,
     /// Optimiser steps of the model in the weights.
@@ -187,7 +183,6 @@ impl Work {
             tally: LossTally::default(),
             summed: LossTally::default(),
             spread: LossSpread::default(),
-            errors: ErrorTally::default(),
             scalars: Scalars::default(),
             trained: 0,
             plateau: if let Task::Alone(alone) = &task { Plateau::new(alone) } else { Plateau::NEVER },
@@ -255,14 +250,7 @@ impl Work {
                 let order = Order::Shuffled(Permutation::new(self.counts.train, derive(seed, epoch.into())));
                 self.train(plan, arena, shard, size, order, backend)?
             }
-            WorkPhase::Test(model) => {
-                let batch = self.batch(plan, DataSplit::Test, shard);
-                let tally = batch.evaluate(arena, None, backend)?;
-                if model == WeightsModel::Received {
-                    batch.add_errors(arena, &mut self.errors)?;
-                }
-                tally
-            }
+            WorkPhase::Test(_) => self.batch(plan, DataSplit::Test, shard).evaluate(arena, None, backend)?,
             WorkPhase::Before | WorkPhase::After => {
                 let batch = self.batch(plan, DataSplit::Train, shard);
                 let tally = batch.evaluate(arena, self.brief(), backend)?;

@@ -47,10 +47,7 @@ impl Work {
                 self.hide_losses();
             }
             WorkPhase::After => self.scalars.loss_after = Some(score.loss),
-            WorkPhase::Test(WeightsModel::Received) => {
-                self.scalars.test = Some(score);
-                self.scalars.errors = self.errors.errors();
-            }
+            WorkPhase::Test(WeightsModel::Received) => self.scalars.test = Some(score),
             _ if !FULL => {}
             WorkPhase::Validate(WeightsModel::Trained) => self.private.baseline = Some(score.loss),
             WorkPhase::Validate(_) => {
