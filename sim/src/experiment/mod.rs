@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`spec`] | format of the files | `spec` |
 //! | [`LoadedExperiment`], [`Setting`] | profile, overridden keys, variants x strategies | `settings`, `text` |
+//! | sources | a set by name, or files of one's own | `source`, `files` |
 //! | [`Arrangement`] | data set, partition and tiers for one seed | `arrange` |
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
@@ -20,6 +21,7 @@ mod baseline;
 mod choose;
 mod compare;
 mod error;
+mod files;
 mod lines;
 mod list;
 mod local_training;
@@ -27,6 +29,7 @@ mod price;
 mod runner;
 mod score;
 mod settings;
+mod source;
 pub mod spec;
 mod summary;
 mod sweep;

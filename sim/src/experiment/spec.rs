@@ -19,11 +19,15 @@
 //! [quick]                             # overrides the keys above
 //! rounds = 40
 //! ```
+//! Data of one's own: `data = { csv = "wine.csv", label = "class", partition = "column:site" }`. Paths are relative to the file.
+//!
 //! A variant or a strategy may override keys of data, fleet, model and training with `with`.
+
+use std::{collections::BTreeMap, path::PathBuf};
 
 use aggregator::config::{Start, TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Map;
 use strategies::{
     fairness::FairnessSettings,
@@ -31,6 +35,7 @@ use strategies::{
 };
 use toml::Table;
 
+pub use super::source::SchemaSpec;
 use crate::{
     engine::{Chances, Hardware},
     partition::{Partition, Testing},
@@ -88,18 +93,52 @@ pub struct Base {
     /// Also train every device alone, to compute loss gaps on test data.
     #[serde(default)]
     pub alone: Option<AloneSpec>,
+    /// The directory of the experiment file, to which paths are relative.
+    #[serde(skip)]
+    pub dir: PathBuf,
+    /// SHA-256 of the files that the experiment names, by path. Part of fingerprints.
+    #[serde(skip_deserializing, skip_serializing_if = "BTreeMap::is_empty")]
+    pub digests: BTreeMap<PathBuf, String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSpec {
+    /// A set by name; empty for files of one's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub set: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csv: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub npz: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub npy: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idx: Option<PathBuf>,
+    /// Images, one folder inside for each class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// Labels of an `.npy` or IDX file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<PathBuf>,
+    /// Column of the label in a CSV file without a schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<SchemaSpec>,
+    /// Test samples in the same format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_labels: Option<PathBuf>,
+    #[serde(default = "iid")]
     pub partition: Partition,
     /// `None` if the partition determines the number.
     #[serde(default)]
     pub clients: Option<usize>,
-    #[serde(default)]
-    pub testing: TestingSpec,
+    /// `None` means a tenth, or `"proportional"` with `test`.
+    #[serde(default, serialize_with = "stated_testing")]
+    pub testing: Option<TestingSpec>,
     /// Training samples that are held out for validation.
     #[serde(default)]
     pub validation: ValidationSpec,
@@ -118,6 +157,24 @@ pub struct DataSpec {
     /// Also score the whole test part of the set.
     #[serde(default = "yes")]
     pub global: bool,
+}
+
+impl DataSpec {
+    pub fn testing(&self) -> Testing {
+        let proportional = TestingSpec::Word(ProportionalWord::Proportional);
+        let unstated = if self.test.is_some() { proportional } else { TestingSpec::default() };
+        self.testing.unwrap_or(unstated).into()
+    }
+}
+
+/// Fingerprints hold the value that was the default before there were files of one's own.
+#[expect(clippy::ref_option, reason = "serde requires this signature")]
+fn stated_testing<S: Serializer>(testing: &Option<TestingSpec>, serializer: S) -> Result<S::Ok, S::Error> {
+    testing.unwrap_or_default().serialize(serializer)
+}
+
+fn iid() -> Partition {
+    Partition::Iid
 }
 
 /// The guard of an experiment.

@@ -13,7 +13,7 @@ const LEVELS: [(&str, &str); 3] =
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
+    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, column:NAME, file:PATH, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
 )]
 pub struct BadPartition {
     pub text: String,
@@ -55,6 +55,9 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
                 |text: &str| text.parse().map_err(|_| "the minimum numbers of samples must be whole numbers");
             Ok(Partition::Natural { train: least(train)?, test: least(test)? })
         }
+        ("column", Some(name)) if !name.is_empty() => Ok(Partition::Column { name: name.into() }),
+        ("file", Some(path)) if !path.is_empty() => Ok(Partition::File { path: path.into() }),
+        ("column" | "file", _) => Err("it needs a name after `:`"),
         ("groups", Some(shares)) => {
             let level = LEVELS.iter().find(|(name, _)| *name == shares).map(|(_, shares)| *shares);
             Ok(Partition::Fractions { by: Stratum::Group, shares: fractions(level.unwrap_or(shares))? })
@@ -107,6 +110,8 @@ impl Display for Partition {
             Self::Dirichlet { alpha } => write!(f, "dirichlet:{alpha}"),
             Self::DirichletFree { alpha } => write!(f, "dirichlet-free:{alpha}"),
             Self::Natural { train, test } => write!(f, "natural:{train}:{test}"),
+            Self::Column { name } => write!(f, "column:{name}"),
+            Self::File { path } => write!(f, "file:{}", path.display()),
             Self::Fractions { by, shares } => {
                 let name = match by {
                     Stratum::Group => "groups",
@@ -148,6 +153,8 @@ mod tests {
             "dirichlet:0.1",
             "dirichlet-free:2000",
             "natural:50:10",
+            "column:site: north",
+            "file:parts/owners.csv",
             "groups:50/30/20,20/40/40",
             "strata:80/20,20/80",
         ] {
@@ -174,6 +181,8 @@ mod tests {
             ("pat:0", "at least 1"),
             ("pat-x", "at least 1"),
             ("natural:few", "whole numbers"),
+            ("column:", "needs a name"),
+            ("file", "needs a name"),
             ("groups:50/30", "add up to 100"),
             ("groups:a/b", "from 0 to 100"),
             ("groups:50/50,100", "different lengths"),

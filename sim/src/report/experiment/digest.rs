@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::curve::{self, CurvePoint};
 use crate::{
-    claims::{self, Assessment, CheckOutcome, Evidence},
+    claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
     experiment::{Price, prices},
     report::plot::lorenz::gini,
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
@@ -127,8 +127,13 @@ impl Digest {
             section: &source.section,
             claims: claims::assess(source, evidence),
         };
+        // Claims that no result speaks to are left to `fairtier sim reproduce`.
+        let run = |mut source: SourceDigest| {
+            source.claims.retain(|claim| claim.verdict != ClaimVerdict::NotRun);
+            (!source.claims.is_empty()).then_some(source)
+        };
         Self {
-            sources: claims::ALL.iter().map(source).collect(),
+            sources: claims::ALL.iter().map(source).filter_map(run).collect(),
             experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
         }
     }
