@@ -30,13 +30,15 @@ mod check;
 mod edit;
 mod keys;
 
-pub use edit::{replace_config, with_target};
+pub(crate) use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
 
+/// Why a configuration cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ConfigError {
     #[error("{path}: {source}")]
@@ -53,32 +55,50 @@ pub enum ConfigError {
     Value { key: &'static str, value: String, why: &'static str },
 }
 
+/// The whole of `fairtier.toml`. An absent table has its defaults; an unknown key is an error.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// `[model]`: what is trained, and the slice of each tier.
     pub model: ModelConfig,
+    /// `[strategy]`: how updates become the next model.
     pub strategy: StrategyConfig,
+    /// `[fairness]`: a target for the disparity, which drives a parameter of the strategy.
     pub fairness: FairnessSettings,
+    /// `[run]`: length, start and seed.
     pub run: RunConfig,
+    /// `[round]`: which devices are asked, and how long they are waited for.
     pub round: RoundConfig,
+    /// `[guard]`: bounds on the influence of one device.
     pub guard: GuardConfig,
+    /// `[training]`: what devices do with their samples.
     pub training: TrainingConfig,
+    /// `[wire]`: how models and updates are encoded.
     pub wire: WireConfig,
+    /// `[server]`: address, and limits on connections and memory.
     pub server: ServerConfig,
+    /// `[store]`: what is kept beyond the present model.
     pub store: StoreConfig,
+    /// `[report]`: figures that cost additional time.
     pub report: ReportConfig,
+    /// `[devices]`: devices whose tier is fixed instead of the widest that fits.
     pub devices: BTreeMap<DeviceId, Tier>,
     /// What the columns of the devices' files mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<SchemaText>,
 }
 
+/// The table `[model]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
+    /// An ONNX file, a name of the zoo, or a description such as `mlp:64-32-10`. The default is `digits-mlp`.
     pub source: String,
+    /// Seed of the initial weights of a zoo model; an ONNX file has its own.
     pub seed: u64,
+    /// Initial weights of a new run.
     pub start: Start,
+    /// Slices, widest first: five by default, from all units of every hidden layer to an eighth.
     pub tiers: Vec<TierSpec>,
 }
 
@@ -93,44 +113,69 @@ pub enum Start {
     Zero,
 }
 
+/// The table `[strategy]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StrategyConfig {
+    /// Name in the registry; `fairheterofl` by default.
     pub name: String,
+    /// Parameters that differ from the defaults of the strategy. The strategy refuses unknown ones.
     pub params: serde_json::Map<String, serde_json::Value>,
 }
 
+/// The table `[run]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
+    /// Rounds of training, 100 by default. One more collects the scores of the final model.
     pub rounds: u32,
+    /// Connected devices that the first round waits for; 1 by default.
     pub min_devices: usize,
+    /// Seed of the order of samples, the selection of devices and rounding.
     pub seed: u64,
 }
 
+/// The table `[round]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoundConfig {
+    /// Share of the connected devices that is asked in a round, in (0, 1].
     pub participation: f64,
+    /// Seconds that a tier is waited for while its devices give signs of life; 300 by default.
     pub deadline_s: PerTier,
+    /// Share of a tier's devices without which a late round stays open; 0.5 by default.
     pub quorum: PerTier,
+    /// Seconds after which a round closes with what has arrived; 1200 by default, 0 means never.
     pub give_up_s: f64,
+    /// Factor, 1 to 10, on the devices that are asked. The round closes once the wanted number has delivered.
     pub over_selection: f64,
+    /// Devices that may ask for work or reconnect in one second; their waits are spread to keep to it.
     pub arrivals_per_s: f64,
 }
 
+/// The table `[training]`. A strategy may change what a device is told.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
+    /// Passes over the samples per round; 1 by default.
     pub epochs: u16,
+    /// Samples per step; 16 by default. The Plan of a tier reserves memory for them.
     pub batch: u16,
+    /// Learning rate of the first round; 0.1 by default.
     pub lr: f64,
+    /// Factor on the learning rate after every round; 0.999 by default.
     pub lr_decay: f64,
+    /// What a step does with the gradient. It decides how many copies of the slice a device holds.
     pub optimizer: OptimizerName,
+    /// Momentum of SGD, in [0, 1). Any value above 0 costs a copy of the slice. Adam ignores it.
     pub momentum: f32,
+    /// Takes the gradient where the momentum leads. Adam ignores it.
     pub nesterov: bool,
+    /// Share of a weight that is added to its gradient; 0 by default. Adam applies it apart from its moments.
     pub weight_decay: f32,
+    /// Largest norm of a gradient; 0 (the default) means no limit.
     pub clip: f32,
+    /// The loss before training that devices report.
     pub loss: LossBefore,
 }
 
@@ -145,47 +190,70 @@ pub enum LossBefore {
     Running,
 }
 
+/// What a device does with its gradients, as `training.optimizer` names it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerName {
+    /// Plain SGD, with `momentum` and `nesterov` if they are set.
     #[default]
     Sgd,
+    /// Adam with its usual constants; two more copies of the slice on every device.
     Adam,
 }
 
+/// The table `[wire]`: one codec, or one per tier.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WireConfig {
+    /// Codec of models on their way to devices; f32 by default.
     pub down: PerTier<Codec>,
+    /// Codec of updates; f32 by default.
     pub up: PerTier<Codec>,
+    /// Devices add the rounding error of int8 to their next update, for one more slice of memory.
     pub error_feedback: bool,
 }
 
+/// The table `[server]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
+    /// UDP address; `127.0.0.1:4433` by default. Port 0 takes any free one.
     pub listen: SocketAddr,
+    /// Devices that may be connected at once; 4096 by default.
     pub max_connections: usize,
+    /// Connections from one address, or one IPv6 network of 64 bits; 4096 by default.
     pub max_per_address: usize,
+    /// Handshakes per second from all addresses; 1000 by default.
     pub max_handshakes_per_s: usize,
+    /// Updates that are held in memory at once; 32 by default. The others wait their turn.
     pub max_uploads: usize,
+    /// Devices that are sent a model at once; 64 by default.
     pub max_downloads: usize,
+    /// Bytes of the largest model or update, 256 MiB by default. A model that needs more is refused at the start.
     pub max_message: u32,
 }
 
+/// The table `[store]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
+    /// Models that are kept, the present one included; 2 by default. A rollback can go back to them.
     pub keep_models: usize,
+    /// Keeps the updates of finished rounds on disk.
     pub keep_spool: bool,
+    /// Reports that stay in the database; 100 by default. The history files have all of them.
     pub keep_reports: usize,
+    /// Rounds in one file of the history; 10,000 by default.
     pub history_rounds: u32,
+    /// Writes every round as a round file, which costs the bytes of all its updates.
     pub record: bool,
 }
 
+/// The table `[report]`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
+    /// Counts the devices whose loss a step raises. It reads all updates of the round once more.
     pub conflicts: bool,
 }
 
@@ -259,6 +327,7 @@ impl Default for StoreConfig {
 }
 
 impl TrainingConfig {
+    /// The optimizer with its constants, as a brief tells it to devices.
     pub fn optimizer(&self) -> Optimizer {
         match (self.optimizer, Optimizer::ADAM) {
             (OptimizerName::Adam, Optimizer::Adam { beta1, beta2, epsilon, .. }) => {
@@ -272,6 +341,7 @@ impl TrainingConfig {
 }
 
 impl Config {
+    /// Reads and checks a file. The paths of a model and of a probe are then relative to its directory.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = files::read_text(path, MAX_CONFIG)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -287,6 +357,7 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads and checks a text. Fails at an unknown key, and at a value outside its range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)?;
         config.check()?;
@@ -339,6 +410,7 @@ impl Config {
         }
     }
 
+    /// What the Coordinator is told, with the limits of QUIC.
     pub fn settings(&self, needs: Needs) -> Settings {
         let training = &self.training;
         let brief = Brief {
