@@ -30,10 +30,13 @@ const MAX_BUFFERS: usize = 32;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Job {
+    /// Carry out an action of the Coordinator, in the order in which they were asked for.
     Execute(Action),
+    /// Record what is done, write the files and end.
     Stop,
 }
 
+/// Holds the Coordinator behind a lock, passes its actions to the worker, and wakes connections and timers.
 #[derive(Debug)]
 pub struct Driver {
     coordinator: Mutex<Coordinator>,
@@ -49,29 +52,30 @@ pub struct Driver {
 
 /// What a connection's writer waits for.
 #[derive(Debug, Default)]
-pub struct ConnectionSignals {
+pub(crate) struct ConnectionSignals {
     wake: Notify,
     closing: std::sync::atomic::AtomicBool,
     displaced: Notify,
 }
 
 impl ConnectionSignals {
-    pub async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
     /// Resolves when the device has joined on another connection.
-    pub async fn displaced(&self) {
+    pub(crate) async fn displaced(&self) {
         self.displaced.notified().await;
     }
 
     /// No more messages follow; close once everything is sent.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 }
 
 impl Driver {
+    /// Starts the clock of the run at 0. Actions go to `worker` as [`Job::Execute`].
     pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
         Self {
             coordinator: Mutex::new(coordinator),
@@ -86,7 +90,7 @@ impl Driver {
     }
 
     /// Calls the Coordinator and passes on the results.
-    pub fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
         let now = self.now();
         let mut coordinator = lock(&self.coordinator);
         let result = call(&mut coordinator, now);
@@ -111,17 +115,17 @@ impl Driver {
     }
 
     /// What the run waits for now.
-    pub fn waiting(&self) -> Option<Waiting> {
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
         lock(&self.coordinator).waiting(self.now())
     }
 
     /// Devices that are registered in the run.
-    pub fn members(&self) -> Vec<DeviceId> {
+    pub(crate) fn members(&self) -> Vec<DeviceId> {
         lock(&self.coordinator).fleet().devices().map(|device| device.record.device.clone()).collect()
     }
 
     /// A device has proved who it is; `allowed` are the tiers it may have.
-    pub fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<ConnectionSignals>) {
+    pub(crate) fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<ConnectionSignals>) {
         let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
         let signals = Arc::new(ConnectionSignals::default());
         lock(&self.signals).insert(conn, signals.clone());
@@ -132,21 +136,21 @@ impl Driver {
         (conn, signals)
     }
 
-    pub fn disconnect(&self, conn: ConnId) {
+    pub(crate) fn disconnect(&self, conn: ConnId) {
         lock(&self.signals).remove(&conn);
         self.with(|coordinator, now| coordinator.handle_disconnected(conn, now));
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         lock(&self.signals).len()
     }
 
     /// A buffer for the bytes of one stream.
-    pub fn lend_buffer(&self) -> Vec<u8> {
+    pub(crate) fn lend_buffer(&self) -> Vec<u8> {
         lock(&self.buffers).pop().unwrap_or_default()
     }
 
-    pub fn take_back(&self, buffer: Vec<u8>) {
+    pub(crate) fn take_back(&self, buffer: Vec<u8>) {
         let mut buffers = lock(&self.buffers);
         if buffers.len() < MAX_BUFFERS {
             buffers.push(buffer);
@@ -154,17 +158,17 @@ impl Driver {
     }
 
     /// The next frame for a connection; without `chunks`, the next message.
-    pub fn next_frame(&self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
+    pub(crate) fn next_frame(&self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
         lock(&self.coordinator).poll_frame(conn, chunks)
     }
 
     /// Whether a connection has fetched something and not acknowledged all of it.
-    pub fn is_sending(&self, conn: ConnId) -> bool {
+    pub(crate) fn is_sending(&self, conn: ConnId) -> bool {
         lock(&self.coordinator).is_sending(conn)
     }
 
     /// Runs the Coordinator's timers for ever.
-    pub async fn keep_time(&self) {
+    pub(crate) async fn keep_time(&self) {
         loop {
             let deadline = lock(&self.coordinator).poll_timeout();
             // Checked here, so that timers also run on a busy gateway.
@@ -180,22 +184,22 @@ impl Driver {
         }
     }
 
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.finished.send_replace(true);
     }
 
     /// Resolves once the run is over.
-    pub async fn finished(&self) {
+    pub(crate) async fn finished(&self) {
         // The sender lives in `self`, so this wait cannot fail.
         let _ = self.finished.subscribe().wait_for(|done| *done).await;
     }
 
     /// Lets the worker finish what it was given, then stop.
-    pub fn stop_worker(&self) {
+    pub(crate) fn stop_worker(&self) {
         let _ = lock(&self.worker).send(Job::Stop);
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::from_millis(self.started.elapsed().as_millis() as u64)
     }
 

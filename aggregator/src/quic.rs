@@ -82,12 +82,17 @@ impl Peer {
 /// What all connections share.
 #[derive(Debug)]
 pub struct Context {
+    /// Takes the messages of all devices.
     pub driver: Arc<Driver>,
+    /// Knows which certificates and board keys are valid now.
     pub authority: Arc<Authority>,
+    /// Decides which handshakes go on.
     pub admission: Admission,
+    /// Open connections by device, so that a revoked device is disconnected.
     pub devices: DeviceConnections<Peer>,
     /// Places for models that are being sent.
     pub downloads: Semaphore,
+    /// How long silent peers are waited for; 20 s each by default.
     pub timeouts: Timeouts,
     /// What the columns of the devices' files mean.
     pub schema: Arc<FleetSchema>,
