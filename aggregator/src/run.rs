@@ -29,28 +29,37 @@ pub use saved::fingerprint;
 /// A Coordinator and the worker that carries out what it asks for.
 #[derive(Debug)]
 pub struct Run {
+    /// Decides what devices are told.
     pub coordinator: Coordinator,
+    /// Carries out what the Coordinator asks for.
     pub worker: RoundWorker,
 }
 
 /// The parts of a run, before anything is written.
 #[derive(Debug)]
 pub struct PreparedRun {
+    /// The strategy with its parameters.
     pub method: Method,
+    /// The graph with a Plan for every tier.
     pub model: TieredModel,
     /// Parameters that a new run begins with.
     pub initial: Vec<f32>,
+    /// The samples of `guard.probe`, if it names a file.
     pub probe: Option<ProbeSamples>,
 }
 
 /// What a run is opened with, besides its configuration.
 #[expect(missing_debug_implementations, reason = "destructured at once")]
 pub struct RunEnvironment {
+    /// Empty, or with a run of the same model.
     pub store: Box<dyn Store>,
+    /// Chunks, window and timeout of the link to devices.
     pub limits: LinkLimits,
     /// Where files for users go.
     pub dir: Option<PathBuf>,
+    /// Sees every report.
     pub observer: Option<Observer>,
+    /// When the Coordinator starts.
     pub now: Instant,
 }
 

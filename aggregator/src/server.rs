@@ -48,6 +48,7 @@ mod wait_report;
 
 /// Why a server does not start, or has stopped.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ServerError {
     #[error(transparent)]
@@ -183,16 +184,13 @@ impl Server {
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
-    pub fn was_over(&self) -> bool {
+    pub(crate) fn was_over(&self) -> bool {
         self.was_over
     }
 
+    /// The bound address: with port 0 in the configuration, this has the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    pub fn driver(&self) -> &Driver {
-        &self.driver
     }
 
     /// Resolves when the run is over or cannot go on.
@@ -206,7 +204,7 @@ impl Server {
 
     /// Resolves when the worker has ended without being told to stop. Also after the end of the run, when it still exports
     /// models.
-    pub async fn failed(&self) {
+    pub(crate) async fn failed(&self) {
         // The sender lives in `self`, so this wait cannot fail.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
@@ -255,6 +253,7 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
 /// How a run has ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
+    /// All rounds are committed, and the scores of the final model are collected.
     Over,
     /// It cannot go on; [`Server::stop`] says why.
     Failed,

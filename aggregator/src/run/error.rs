@@ -13,6 +13,7 @@ use crate::{
 
 /// Why a run cannot be opened, or cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum RunError {
     #[error("{code}: {0}", code = Code::BadConfig)]
