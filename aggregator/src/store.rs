@@ -38,10 +38,11 @@ pub use disk::{DiskStore, Options};
 pub use entry::Entry;
 pub use error::StoreError;
 pub(crate) use error::is_full;
-pub use history::{FaultReason, LineFault, LineFaults, Report, ReportReader, Reports};
+pub use history::Reports;
+pub(crate) use history::{LineFaults, Report, ReportReader};
 pub use memory::MemoryStore;
-pub use spooled_updates::SpooledUpdates;
-pub use verify::{RolledBack, VerifyReport};
+pub(crate) use spooled_updates::SpooledUpdates;
+pub(crate) use verify::RolledBack;
 
 /// The state of one run.
 pub trait Store: Send {
@@ -113,9 +114,12 @@ pub struct ModelFingerprint {
     pub tiers: Vec<u64>,
 }
 
+/// What is stored once, when a run begins.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
+    /// Drawn at random. Tickets of another run are refused.
     pub run: RunId,
+    /// Loading fails with [`StoreError::OtherModel`] if the configuration now describes another model.
     pub model: ModelFingerprint,
     /// The configuration at the start of the run, for users and for checks on restart.
     pub config: String,
@@ -124,6 +128,7 @@ pub struct RunRecord {
 /// An update to be stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
+    /// Its name, sender and scalars.
     pub header: UpdateHeader,
     /// As received, encoded.
     pub payload: &'a [u8],
@@ -132,6 +137,7 @@ pub struct UpdateRecord<'a> {
 /// The result of [`Store::put`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PutOutcome {
+    /// Stored; durable after [`Store::settle`].
     New,
     /// The round already has an update of this device; this one was not stored.
     Duplicate,
@@ -140,8 +146,11 @@ pub enum PutOutcome {
 /// The result of a round.
 #[derive(Copy, Clone, Debug)]
 pub struct Commit<'a> {
+    /// The open round; any other one is refused.
     pub round: u32,
+    /// The model after the round, whole.
     pub parameters: &'a [f32],
+    /// Bytes of strategy and guard, which the next round starts with.
     pub strategy_state: &'a [u8],
     /// JSON.
     pub report: &'a str,
@@ -152,6 +161,7 @@ pub struct Commit<'a> {
 /// The stored state of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedRun {
+    /// As [`Store::begin_run`] was given it.
     pub run: RunRecord,
     /// The round that is open, or the one to open next.
     pub next_round: u32,
@@ -159,15 +169,18 @@ pub struct SavedRun {
     pub attempt: u16,
     /// The model before that round.
     pub parameters: Vec<f32>,
+    /// Of the last commit; empty before the first one and after a rollback.
     pub strategy_state: Vec<u8>,
     /// In DeviceId order.
     pub devices: Vec<DeviceRecord>,
+    /// The round that was open, with its stored updates.
     pub open: Option<OpenRound>,
 }
 
 /// A round that was interrupted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
+    /// Its last exchange, as devices were told.
     pub record: RoundRecord,
     /// Of the exchange that is open, in DeviceId order.
     pub updates: Vec<Entry>,
@@ -231,7 +244,7 @@ impl ModelFingerprint {
 
 impl StoreError {
     /// The code that a peer is sent.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         match self {
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::WrongRound { .. } => Code::WrongRound,

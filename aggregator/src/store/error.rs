@@ -7,7 +7,9 @@ use std::{
 
 use super::{ModelFingerprint, migrate};
 
+/// What a store refuses, and how its files fail.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum StoreError {
     #[error("{path} is damaged: {what}. {}", consequence(.path), path = .path.display())]
@@ -44,7 +46,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the disk has no room for what must be written.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }

@@ -47,6 +47,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// Without a run, and with all payloads in memory.
     pub fn new() -> Self {
         Self::default()
     }

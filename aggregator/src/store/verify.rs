@@ -52,7 +52,7 @@ pub struct RolledBack {
 
 impl DiskStore {
     /// Reads the whole directory and writes to no disk. Damage is listed; an error means that nothing could be read.
-    pub fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
+    pub(crate) fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Err(StoreError::NotBegun) };
         let mut found = VerifyReport { format: ledger.format(), ..VerifyReport::default() };
         let spools = dir.join("spool");
@@ -82,7 +82,7 @@ impl DiskStore {
     }
 
     /// How many rounds of a directory's run are committed; `None` if none has begun. Changes nothing.
-    pub fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
+    pub(crate) fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
         let meta = Self::new(ledger, dir, Options::default()).meta()?;
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
@@ -91,7 +91,7 @@ impl DiskStore {
     /// Makes the kept model after round `to` the present one. Later rounds are undone: their reports go to a
     /// file, their updates are dropped, and the strategy starts without memory; a fairness target is computed again from the
     /// reports that are left. Refused while a server runs.
-    pub fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {
+    pub(crate) fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);
         }
