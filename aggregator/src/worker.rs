@@ -38,11 +38,11 @@ mod probe;
 mod target_file;
 mod updates;
 
-pub use deliveries::StoredDeliveries;
+use deliveries::StoredDeliveries;
 pub use error::WorkerError;
 use files::RoundFiles;
 pub use probe::{ProbeError, ProbeSamples};
-pub use target_file::TargetFile;
+pub(crate) use target_file::TargetFile;
 pub use updates::UpdateOutcome;
 
 /// Updates that are made durable together: at most this many, for at most this long.
@@ -54,14 +54,19 @@ const FILES_EVERY: Duration = Duration::from_millis(250);
 /// The result of an action, for the Coordinator; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
+    /// The exchange is stored; devices may be told.
     Opened(Announcement),
+    /// One outcome for each update of the group that was settled.
     Stored(Vec<UpdateOutcome>),
     /// What each tier is sent from now on; the commit may still be due.
     Committed(Vec<Published>),
+    /// The model of one tier, for devices that ask for it.
     Onnx {
+        /// Whose slice it is.
         tier: Tier,
         /// Of the model.
         round: u32,
+        /// The bytes of an ONNX file.
         file: Vec<u8>,
     },
     /// The run is over; for the driver.
@@ -71,8 +76,11 @@ pub enum Reply {
 /// Called with the report of every round.
 pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
 
+/// Carries out the actions of a Coordinator on a store. It is the only writer of that store.
 pub struct RoundWorker {
+    /// Only tests replace it, to simulate a crash.
     pub store: Box<dyn Store>,
+    /// Decides about the next exchange; holds the model and the strategy's state.
     pub conductor: Conductor,
     /// The open round, if the store does not have it or its present exchange yet.
     unrecorded: Option<RoundRecord>,
@@ -82,16 +90,16 @@ pub struct RoundWorker {
     /// Where `status.json` and `model.onnx` go.
     dir: Option<PathBuf>,
     /// Also written by the server.
-    pub status_file: Option<Arc<StatusFile>>,
+    pub(crate) status_file: Option<Arc<StatusFile>>,
     /// The state of the run that `status.json` does not have yet.
     status: Option<Map<String, Value>>,
     /// When the files were written last.
     written: Option<Instant>,
     observer: Option<Observer>,
     /// The configuration that a running server follows.
-    pub target_file: Option<TargetFile>,
+    pub(crate) target_file: Option<TargetFile>,
     /// What the columns of samples mean, for the files of models.
-    pub schema: Option<Arc<FleetSchema>>,
+    pub(crate) schema: Option<Arc<FleetSchema>>,
 }
 
 /// A combined round that the store does not have yet.
@@ -110,7 +118,7 @@ impl std::fmt::Debug for RoundWorker {
 
 impl RoundWorker {
     /// `record` says whether every round is written as a round file.
-    pub fn new(
+    pub(crate) fn new(
         store: Box<dyn Store>,
         conductor: Conductor,
         record: bool,
@@ -134,7 +142,7 @@ impl RoundWorker {
     }
 
     /// The exchange that was open when the gateway stopped, formed again.
-    pub fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
+    pub(crate) fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
         let reopened = self.conductor.reopen(&open.record, &mut StoredDeliveries(&mut *self.store))?;
         self.unrecorded = reopened.changed;
         Ok(reopened.announcement)
@@ -151,7 +159,7 @@ impl RoundWorker {
     }
 
     /// Works until told to stop. An error means that the run cannot go on.
-    pub fn run(mut self, jobs: &Receiver<Job>, driver: &Driver) -> Result<(), WorkerError> {
+    pub(crate) fn run(mut self, jobs: &Receiver<Job>, driver: &Driver) -> Result<(), WorkerError> {
         let mut next = None;
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {

@@ -8,6 +8,7 @@ use crate::store::{StoreError, is_full};
 
 /// What ends a worker. It is never the fault of a device.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum WorkerError {
     #[error("{code}: {0}", code = .0.code())]
@@ -28,12 +29,12 @@ pub enum WorkerError {
 
 impl WorkerError {
     /// Whether stored data is damaged, or the database has failed for an unknown reason.
-    pub fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
     }
 
     /// Whether the disk has no room for what must be written.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Store(failed) => failed.is_full(),
             Self::Write { source, .. } => is_full(source),

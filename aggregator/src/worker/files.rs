@@ -57,7 +57,7 @@ impl RoundWorker {
     }
 
     /// Writes the present model into the gateway's directory.
-    pub fn write_model(&self) -> Result<(), WorkerError> {
+    pub(crate) fn write_model(&self) -> Result<(), WorkerError> {
         if self.dir.is_none() {
             return Ok(());
         }

@@ -19,7 +19,9 @@ use trainer::{
 
 use strategies::{guard::GuardConfig, tiered::TieredModel};
 
+/// Why the samples of `guard.probe` cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ProbeError {
     #[error(transparent)]
