@@ -151,8 +151,8 @@ enum Command {
     /// Show the state of the run, the devices it waits for, and the last round tier by tier
     ///
     /// Also works while `serve` runs. Shows whether a server runs and, if a round takes longer than usual, the devices it waits
-    /// for. Columns: asked, delivered, late (delivered after the deadline), silent (asked, no answer), refused, held (limited
-    /// by the guard), and mean, variance, worst and best tenth of the losses.
+    /// for. Columns: asked, delivered, late (delivered after the deadline), silent (asked, no answer), refused and held (limited
+    /// by the guard). Then mean, variance, worst and best tenth of the losses.
     #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]
@@ -230,6 +230,7 @@ pub enum Round {
 }
 
 impl Round {
+    /// Runs the command; fails if the round file cannot be read or the strategy cannot compute it.
     pub fn run(self, registry: &Registry) -> Result<()> {
         match self {
             Self::Combine(args) => combine::combine(registry, args),
@@ -250,6 +251,7 @@ pub enum FairnessTools {
 }
 
 impl FairnessTools {
+    /// Runs the command; fails if the file has no sums that a target can be measured on.
     pub fn run(&self, registry: &Registry) -> Result<()> {
         match self {
             Self::Replay(args) => replay::replay(registry, args),
@@ -269,6 +271,7 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// Prints the table; fails only if standard output cannot be written.
     pub fn run(&self) -> Result<()> {
         codes(&self.codes, self.format)
     }
@@ -281,6 +284,7 @@ enum Format {
 }
 
 impl Gateway {
+    /// Starts the log, then runs the command. `serve` and `resume` return when the server has stopped.
     pub fn run(self, registry: &Registry) -> Result<()> {
         start_log(&self.log)?;
         match self.command {
