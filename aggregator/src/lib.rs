@@ -38,6 +38,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]
 
@@ -51,6 +52,6 @@ pub mod quic;
 pub mod run;
 pub mod scales;
 pub mod server;
-pub mod status;
+mod status;
 pub mod store;
 pub mod worker;
