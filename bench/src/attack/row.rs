@@ -10,7 +10,9 @@ use super::AttackError;
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardRow {
+    /// All devices are honest.
     Honest(Honest),
+    /// `percent` of the devices attack, rounded; `flipped:20` is a fifth.
     Attack { attack: Attack, percent: u8 },
 }
 
@@ -61,6 +63,7 @@ pub enum Attack {
 }
 
 impl Honest {
+    /// In the order of the table.
     pub const ALL: [Self; 6] =
         [Self::RareClasses, Self::Turned, Self::AloneInTier, Self::WrongLabels, Self::MuchData, Self::Plain];
 
@@ -77,6 +80,7 @@ impl Honest {
 }
 
 impl Attack {
+    /// In the order of the table.
     pub const ALL: [Self; 11] = [
         Self::LossX10,
         Self::LossX1e6,
@@ -112,6 +116,7 @@ impl GuardRow {
     /// Shares of hostile devices, in percent.
     pub const SHARES: [u8; 2] = [5, 20];
 
+    /// All honest fleets, and every attack by 5 % and by 20 % of the devices.
     pub fn all() -> Vec<Self> {
         let honest = Honest::ALL.into_iter().map(Self::Honest);
         let of = |percent| Attack::ALL.into_iter().map(move |attack| Self::Attack { attack, percent });

@@ -78,9 +78,13 @@ fn config(options: &AttackOptions, fleet: &AttackFleet, seed: u64, guard: &str) 
 /// Figures of the final model over the devices that are honest in a row.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct FleetFigures {
+    /// Mean over the honest devices.
     pub loss: f64,
+    /// Variance of the loss over the honest devices.
     pub variance: f64,
+    /// Mean loss of the tenth with the highest losses.
     pub worst10: f64,
+    /// Mean over the honest devices, from 0 to 1.
     pub accuracy: f64,
     /// Accuracy of the device with the lowest accuracy.
     pub worst: f64,
