@@ -64,9 +64,11 @@ fn problem(program: &Command, words: &[&str]) -> Option<String> {
             if !known && word.len() > 2 {
                 return Some(format!("`{}` has no option {word}", command.get_name()));
             }
-        } else if command.has_subcommands()
-            && word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-')
-        {
+        } else if command.has_subcommands() {
+            // Such as `=`: not a command line.
+            if !word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-') {
+                return None;
+            }
             let Some(next) = command.find_subcommand(word) else {
                 return Some(format!("`{}` has no command {word}", command.get_name()));
             };
