@@ -99,7 +99,7 @@ pub trait Store: Send {
     /// The report of a closed round, if the store still has it; it has the last one.
     fn report(&self, round: u32) -> Result<Option<String>, StoreError>;
 
-    /// The reports of all closed rounds, ascending, in memory. [`ReportReader`] reads one after another.
+    /// The reports of all closed rounds, ascending, in memory. `fairtier gateway history` reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
 }
 

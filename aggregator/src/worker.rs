@@ -2,7 +2,7 @@
 //! commit.
 //!
 //! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Driver`] the worker has a thread
-//! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
+//! of its own (`RoundWorker::run`), so that a slow disk holds up no connection. A simulation calls it directly.
 
 use std::{
     path::PathBuf,
