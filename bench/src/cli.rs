@@ -18,6 +18,7 @@ pub enum Bench {
     /// Measures what the guard costs honest devices and how much damage it prevents
     #[command(after_help = attack::EXAMPLES)]
     Attack(Box<attack::AttackArgs>),
+    /// Serves bare streams, as `bench load --reference` starts it
     #[command(hide = true)]
     Bare(load::BareArgs),
 }

@@ -12,8 +12,13 @@ use super::AttackError;
 pub enum GuardRow {
     /// All devices are honest.
     Honest(Honest),
-    /// `percent` of the devices attack, rounded; `flipped:20` is a fifth.
-    Attack { attack: Attack, percent: u8 },
+    /// A share of the devices attacks, as in `flipped:20`.
+    Attack {
+        /// What they all do.
+        attack: Attack,
+        /// Their share of the fleet; their number is rounded.
+        percent: u8,
+    },
 }
 
 /// An honest fleet in which something is unusual.
