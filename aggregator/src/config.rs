@@ -16,7 +16,11 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use coordinator::{Settings, pacing::Deadlines};
+use coordinator::{
+    Settings,
+    best::{BestBy, BestSettings},
+    pacing::Deadlines,
+};
 use strategies::{
     fairness::FairnessSettings,
     guard::{Bonus, GuardConfig, Mode},
@@ -106,6 +110,8 @@ pub struct RunConfig {
     pub rounds: u32,
     pub min_devices: usize,
     pub seed: u64,
+    pub best: BestBy,
+    pub stop_after: u32,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -204,7 +210,7 @@ impl Default for StrategyConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { rounds: 100, min_devices: 1, seed: 0 }
+        Self { rounds: 100, min_devices: 1, seed: 0, best: BestBy::Mean, stop_after: 0 }
     }
 }
 
@@ -370,6 +376,7 @@ impl Config {
             limits: LinkLimits::QUIC,
             needs,
             validate: needs.signal,
+            best: BestSettings { by: self.run.best, stop_after: self.run.stop_after },
         }
     }
 }
