@@ -11,29 +11,33 @@ use common::{
     Code, DeviceId,
     output::{COLUMNS, print, wrap},
 };
-use models::{Graph, onnx};
-use strategies::{registry::Registry, strategy::Needs};
+use strategies::registry::Registry;
 
 use crate::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
-    run::open_model,
 };
 
 mod combine;
 mod examples;
+mod export;
 mod fairness;
+mod follow;
 mod grant;
 mod history;
 mod members;
 mod output;
+mod place;
 mod remedies;
 mod replay;
+mod run;
 mod serve;
 mod status;
 mod store;
 
+use export::Which;
 use grant::GrantArgs;
+use place::Place;
 pub use remedies::remedy;
 use serve::ServeArgs;
 
@@ -159,8 +163,16 @@ enum Command {
         dir: PathBuf,
         #[arg(long, default_value = "table")]
         format: Format,
+        /// Print every round as it is finished, until the run ends or Ctrl-C; with --format json, one object per line
+        ///
+        /// Also works while the server is started again.
+        #[arg(long)]
+        follow: bool,
     },
     /// Show all rounds: one line each
+    ///
+    /// A line between two rounds names the keys of the configuration that have changed. The last lines name the best model and,
+    /// if the run has stopped early, the reason.
     ///
     /// Reads store/history.jsonl and the files before it, also while `serve` runs. After a crash the last round may be missing
     /// until the next start. Damaged lines are reported and left out.
@@ -209,16 +221,25 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// Write the present model as ONNX, whole and for every tier
+    /// Write a model as ONNX for every tier: the present one, the best one, or that of a round that is kept
     #[command(after_help = examples::EXPORT)]
     Export {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(long)]
         out: PathBuf,
+        /// The round whose result is exported, `best` or `latest`
+        #[arg(long, default_value = "latest")]
+        round: Which,
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Begin, list and choose runs: one fleet, several runs one after another
+    ///
+    /// Identities, tokens and revocations belong to the fleet; configuration, rounds and models to a run. All other commands mean
+    /// the active run.
+    #[command(subcommand, after_help = examples::RUN)]
+    Run(run::RunCommand),
 }
 
 /// `fairtier round`.
@@ -306,15 +327,21 @@ impl Gateway {
             Command::Revoke { dir, devices, format } => members::revoke(&dir, &devices, format),
             Command::Serve(args) => serve::serve(registry, &args),
             Command::Resume(args) => {
-                store::expect_run(&args.dir)?;
+                store::expect_run(&Place::of(&args.dir)?)?;
                 serve::serve(registry, &args)
             }
-            Command::Status { dir, format } => status::status(&dir, format),
-            Command::History { dir, format, last } => history::history(&dir, format, last),
-            Command::Fairness { dir, target, format } => fairness::fairness(registry, &dir, target, format),
-            Command::Verify { dir, format } => store::verify(&dir, format),
-            Command::Rollback { dir, to, format } => store::rollback(&dir, to, format),
-            Command::Export { dir, out, format } => export(&dir, &out, format),
+            Command::Status { dir, format, follow: true } => follow::follow(&Place::of(&dir)?, format),
+            Command::Status { dir, format, follow: false } => status::status(&Place::of(&dir)?, format),
+            Command::History { dir, format, last } => history::history(&Place::of(&dir)?.run, format, last),
+            Command::Fairness { dir, target, format } => {
+                fairness::fairness(registry, &Place::of(&dir)?, target, format)
+            }
+            Command::Verify { dir, format } => store::verify(&Place::of(&dir)?.run, format),
+            Command::Rollback { dir, to, format } => store::rollback(&Place::of(&dir)?, to, format),
+            Command::Export { dir, out, round, format } => {
+                export::export(&Place::of(&dir)?, round, &out, format)
+            }
+            Command::Run(command) => command.run(),
         }
     }
 }
@@ -357,37 +384,6 @@ fn load(dir: &Path) -> Result<Config> {
         bail!("{} is missing; create it with `fairtier gateway init {}`", path.display(), dir.display());
     }
     Config::load(&path).with_context(|| format!("{}: {}", Code::BadConfig, path.display()))
-}
-
-fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
-    let config = load(dir)?;
-    let path = dir.join(MODEL);
-    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
-    let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
-    let (model, _) = open_model(&config, Needs::default())?;
-    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let mut rows = vec![];
-    for (tier, mask) in model.masks.iter().enumerate() {
-        let name = out.join(format!("tier-{tier}.onnx"));
-        let slice = graph.gather(mask, &parameters)?;
-        let bytes = onnx::export(&graph.slice(mask)?, &slice, &onnx::ExportOptions::default())?;
-        fs::write(&name, &bytes).with_context(|| name.display().to_string())?;
-        rows.push((tier, slice.len(), bytes.len(), name.display().to_string()));
-    }
-    if format == Format::Json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(tier, parameters, bytes, file)| {
-                serde_json::json!({ "tier": tier, "parameters": parameters, "bytes": bytes, "file": file })
-            })
-            .collect();
-        return Ok(print(&format!("{}\n", serde_json::Value::from(rows)))?);
-    }
-    let mut text = format!("{:>5} {:>11} {:>10}  file\n", "tier", "parameters", "bytes");
-    for (tier, parameters, bytes, file) in rows {
-        text += &format!("{tier:>5} {parameters:>11} {bytes:>10}  {file}\n");
-    }
-    Ok(print(&text)?)
 }
 
 fn codes(named: &[Code], format: Format) -> Result<()> {

@@ -16,7 +16,11 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use coordinator::{Settings, pacing::Deadlines};
+use coordinator::{
+    Settings,
+    best::{BestBy, BestSettings},
+    pacing::Deadlines,
+};
 use strategies::{
     fairness::FairnessSettings,
     guard::{Bonus, GuardConfig, Mode},
@@ -133,6 +137,8 @@ pub struct RunConfig {
     pub min_devices: usize,
     /// Seed of the order of samples, the selection of devices and rounding.
     pub seed: u64,
+    pub best: BestBy,
+    pub stop_after: u32,
 }
 
 /// The table `[round]`.
@@ -272,7 +278,7 @@ impl Default for StrategyConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { rounds: 100, min_devices: 1, seed: 0 }
+        Self { rounds: 100, min_devices: 1, seed: 0, best: BestBy::Mean, stop_after: 0 }
     }
 }
 
@@ -442,6 +448,7 @@ impl Config {
             limits: LinkLimits::QUIC,
             needs,
             validate: needs.signal,
+            best: BestSettings { by: self.run.best, stop_after: self.run.stop_after },
         }
     }
 }

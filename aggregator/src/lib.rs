@@ -6,6 +6,7 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
+//! | [`runs`] | the runs in a directory, and which is active | |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -50,6 +51,7 @@ pub mod config;
 pub mod driver;
 pub mod quic;
 pub mod run;
+pub mod runs;
 pub mod scales;
 pub mod server;
 mod status;

@@ -9,7 +9,7 @@ use common::{Instant, transfer::LinkLimits};
 use crate::{
     config::Config,
     store::Store,
-    worker::{Observer, ProbeSamples, RoundWorker},
+    worker::{ConfigLog, Observer, ProbeSamples, RoundWorker},
 };
 use coordinator::{
     Coordinator, ReopenedExchange, Start,
@@ -96,6 +96,7 @@ impl Run {
             probe: probe.map(|probe| Box::new(probe) as Box<dyn Probe>),
             conflicts: config.report.conflicts,
             params: config.strategy.params.clone(),
+            best: saved.best,
         };
         let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
         let reopened = match &saved.open {
@@ -116,7 +117,11 @@ impl Run {
             fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
             reopened,
         };
-        let coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
+        worker.config_log = ConfigLog::new(saved.config.as_deref(), config)?;
+        let mut coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
+        if worker.conductor.early_stop().is_some() {
+            coordinator.end_training();
+        }
         Ok(Self { coordinator, worker })
     }
 

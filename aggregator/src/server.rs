@@ -10,6 +10,7 @@
 //! DIR/rounds/            recorded rounds, with `record = true`
 //! DIR/revoked.jsonl      revoked and replaced devices, with the time
 //! DIR/serving.lock       held while the server runs
+//! DIR/runs/              further runs of the fleet, see `runs.rs`
 //! ```
 //! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are private to their owner. They hold keys, locks, and
 //! updates that reveal samples. `model.onnx` and `status.json` are also readable by the owner's group (0640), for a monitor or
@@ -31,10 +32,12 @@ use tracing::{info, warn};
 use crate::{
     admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
+    clock,
     config::{Config, StoreConfig},
     driver::Driver,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
+    runs::{self, RunName, RunsError},
     scales::{FleetSchema, ScalesError},
     status,
     store::{DiskStore, Options, StoreError},
@@ -61,6 +64,10 @@ pub enum ServerError {
     Scales(#[from] ScalesError),
     #[error("{path}: {source}", path = .path.display())]
     Lock { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    #[error("the active run was {name} when the gateway started, and is another one now; start it again")]
+    Switched { name: RunName },
     #[error("the worker has died; the store is as the last commit left it")]
     WorkerDied,
 }
@@ -94,7 +101,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts or continues the run in `dir`. Needs a tokio runtime around it.
+    /// Starts or continues the active run in `dir`, whose configuration is `config`. Needs a tokio runtime around it.
     pub fn start(
         registry: &Registry,
         config: &Config,
@@ -102,7 +109,9 @@ impl Server {
         observer: Option<Observer>,
     ) -> Result<Self, ServerError> {
         // Before the store is opened, which may take long: a change in between counts.
-        let target_file = TargetFile::watch(dir.join("fairtier.toml"));
+        let name = runs::active(dir)?;
+        let own = name.dir(dir);
+        let target_file = TargetFile::watch(own.join("fairtier.toml"));
         let StoreConfig { keep_models, keep_spool, keep_reports, history_rounds, .. } = config.store;
         let options = Options { keep_models, keep_spool, keep_reports, history_rounds };
         Run::prepare(registry, config)?;
@@ -113,26 +122,31 @@ impl Server {
             );
         }
         let fleet = config.schema().map_err(RunError::from)?;
-        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &dir.join("scales.json"))?);
-        let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
+        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &own.join("scales.json"))?);
+        let store = Box::new(DiskStore::open(&own.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
-        let rounds = dir.join("rounds");
+        let rounds = own.join("rounds");
         if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
             warn!(
                 "{} is accessible to other users, and its permissions cannot be changed: {error}",
                 rounds.display()
             );
         }
-        let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
+        let environment = RunEnvironment { store, limits, dir: Some(own.clone()), observer, now };
         let Run { mut coordinator, mut worker } = Run::open(registry, config, environment)?;
         worker.target_file = Some(target_file);
         worker.schema = Some(schema.clone());
+        worker.clock = Some(clock::wall_time);
         coordinator.detect_silence(now);
         // After a rollback the file holds the model of another round.
         worker.write_model()?;
         let locked = |source| ServerError::Lock { path: dir.to_owned(), source };
         let serving = status::mark_serving(dir).map_err(locked)?;
-        let was_over = write_first_status(&worker, dir)?;
+        // Another command may have waited for the lock, too.
+        if runs::active(dir)? != name {
+            return Err(ServerError::Switched { name });
+        }
+        let was_over = write_first_status(&worker, &own)?;
         let status_file = worker.status_file.clone();
 
         let authority = Arc::new(Authority::open(dir)?);
@@ -140,6 +154,7 @@ impl Server {
         let failed = |source| QuicError::Listen { address: config.server.listen, source };
         let address = endpoint.local_addr().map_err(failed)?;
         info!(
+            name = %name,
             run = %coordinator.run(),
             committed = worker.conductor.run.committed,
             strategy = worker.conductor.run.method.name(),
@@ -237,7 +252,7 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
     let last = status::last(dir)
         .filter(|last| last["committed"].as_u64() == Some(worker.conductor.run.committed.into()));
     let scored = last.as_ref().is_some_and(|last| last["finished"] == true);
-    let over = scored && worker.conductor.run.committed >= worker.conductor.run.settings.rounds;
+    let over = scored && worker.conductor.has_trained();
     let last_round = match last {
         Some(last) => last["last_round"].clone(),
         // The server was killed before it was written.

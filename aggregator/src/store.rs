@@ -14,16 +14,17 @@ use std::{
     ops::Range,
 };
 
-use common::{Code, DeviceId, RunId, message::Ticket};
+use common::{Code, DeviceId, RunId, message::Ticket, wire::crc32};
 use serde::{Deserialize, Serialize};
 
-pub use coordinator::record::{DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader};
+pub use coordinator::record::{BestModel, DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader};
 use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod cow_file;
 mod disk;
 mod entry;
 mod error;
+mod extras;
 mod history;
 mod ledger;
 mod memory;
@@ -43,6 +44,7 @@ pub(crate) use history::{LineFaults, Report, ReportReader};
 pub use memory::MemoryStore;
 pub(crate) use spooled_updates::SpooledUpdates;
 pub(crate) use verify::RolledBack;
+pub use verify::{KeptList, VerifyReport};
 
 /// The state of one run.
 pub trait Store: Send {
@@ -93,6 +95,12 @@ pub trait Store: Send {
     /// Closes the open round with its result, as a whole or not at all.
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;
 
+    /// Another model is the best one, without a commit: the final one, once it has its scores.
+    fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError>;
+
+    /// Rounds whose models are kept, ascending, with the checksums of their files.
+    fn kept_models(&self) -> Result<Vec<KeptModel>, StoreError>;
+
     /// The model after a round (0: the initial one), if it is still kept.
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError>;
 
@@ -125,6 +133,20 @@ pub struct RunRecord {
     pub config: String,
 }
 
+/// A model that the store keeps.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptModel {
+    /// The round that it is the result of; 0 is the initial model.
+    pub round: u32,
+    /// Of its parameters as little-endian `f32`.
+    pub crc: u32,
+}
+
+/// The checksum that tells models of one structure apart.
+pub fn weights_digest(parameters: &[f32]) -> u32 {
+    crc32(&model::encode(parameters))
+}
+
 /// An update to be stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
@@ -144,7 +166,7 @@ pub enum PutOutcome {
 }
 
 /// The result of a round.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Default)]
 pub struct Commit<'a> {
     /// The open round; any other one is refused.
     pub round: u32,
@@ -156,6 +178,10 @@ pub struct Commit<'a> {
     pub report: &'a str,
     /// Number of devices whose last update is kept after the round, the latest first.
     pub history: usize,
+    /// The best model so far, which stays kept. It may be that of the round before, not this round's.
+    pub best: Option<&'a BestModel>,
+    /// The configuration of the round as TOML, if it is not that of the round before.
+    pub config: Option<&'a str>,
 }
 
 /// The stored state of a run.
@@ -175,6 +201,12 @@ pub struct SavedRun {
     pub devices: Vec<DeviceRecord>,
     /// The round that was open, with its stored updates.
     pub open: Option<OpenRound>,
+    /// The best model so far.
+    pub best: Option<BestModel>,
+    /// The configuration of the last committed round, if it is known.
+    pub config: Option<String>,
+    /// [`weights_digest`] of the parameters that the run began with, if it is known.
+    pub weights: Option<u32>,
 }
 
 /// A round that was interrupted.

@@ -27,10 +27,13 @@ use coordinator::{
     Action, Coordinator, StoredUpdate,
     announcement::Announcement,
     conductor::{Committed, Conductor, Next},
+    exchange::ClosedExchange,
     published::Published,
     report::RoundReport,
+    wall::WallTime,
 };
 
+mod config_log;
 mod deliveries;
 mod error;
 mod files;
@@ -38,6 +41,7 @@ mod probe;
 mod target_file;
 mod updates;
 
+pub use config_log::ConfigLog;
 use deliveries::StoredDeliveries;
 pub use error::WorkerError;
 use files::RoundFiles;
@@ -59,7 +63,11 @@ pub enum Reply {
     /// One outcome for each update of the group that was settled.
     Stored(Vec<UpdateOutcome>),
     /// What each tier is sent from now on; the commit may still be due.
-    Committed(Vec<Published>),
+    Committed {
+        published: Vec<Published>,
+        /// No more rounds of training follow, although there would be more.
+        ends_early: bool,
+    },
     /// The model of one tier, for devices that ask for it.
     Onnx {
         /// Whose slice it is.
@@ -100,6 +108,10 @@ pub struct RoundWorker {
     pub(crate) target_file: Option<TargetFile>,
     /// What the columns of samples mean, for the files of models.
     pub(crate) schema: Option<Arc<FleetSchema>>,
+    /// Tells the time of day for reports. A simulation has none.
+    pub clock: Option<fn() -> WallTime>,
+    /// The configuration of rounds.
+    pub config_log: ConfigLog,
 }
 
 /// A combined round that the store does not have yet.
@@ -108,6 +120,8 @@ struct PendingCommit {
     report: RoundReport,
     /// Of the strategy and the guard.
     state: Vec<u8>,
+    /// The configuration, if it must be recorded.
+    config: Option<String>,
 }
 
 impl std::fmt::Debug for RoundWorker {
@@ -138,6 +152,8 @@ impl RoundWorker {
             observer,
             target_file: None,
             schema: None,
+            clock: None,
+            config_log: ConfigLog::default(),
         }
     }
 
@@ -214,7 +230,12 @@ impl RoundWorker {
                     coordinator.handle_stored(&device, ticket, stored, now);
                 }
             }
-            Reply::Committed(published) => coordinator.handle_committed(published, now),
+            Reply::Committed { published, ends_early } => {
+                if ends_early {
+                    coordinator.end_training();
+                }
+                coordinator.handle_committed(published, now);
+            }
             Reply::Onnx { tier, round, file } => coordinator.handle_onnx(tier, round, file.into()),
             Reply::Finished => {}
         }
@@ -243,16 +264,23 @@ impl RoundWorker {
 
     /// Makes the result of the last round durable, then publishes it.
     fn commit(&mut self) -> Result<(), WorkerError> {
-        let Some(PendingCommit { report, state }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingCommit { report, state, config }) = self.pending.take() else { return Ok(()) };
         self.store.commit_round(&Commit {
             round: report.round,
             parameters: &self.conductor.run.parameters,
             strategy_state: &state,
             report: &serde_json::to_string(&report)?,
             history: self.conductor.run.method.needs().history,
+            best: report.best.as_ref(),
+            config: config.as_deref(),
         })?;
+        self.config_log.note_committed();
         self.publish(&report);
         Ok(())
+    }
+
+    fn time(&self) -> Option<WallTime> {
+        self.clock.map(|clock| clock())
     }
 
     /// Carries out the conductor's decision.
@@ -265,17 +293,20 @@ impl RoundWorker {
                 }
                 Ok(Reply::Opened(announcement))
             }
-            Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
+            Next::Commit(Committed { mut report, state, published, unopened, ends_early, durable_first }) => {
                 if let Some(record) = unopened {
                     // A round must be open before it can be committed, and the one before it closed.
                     self.commit()?;
                     self.store.open_round(&record)?;
                 }
-                self.pending = Some(PendingCommit { report, state });
+                report.strategy = Some(self.conductor.run.method.name().to_owned());
+                report.changes = self.config_log.changes();
+                let config = self.config_log.text();
+                self.pending = Some(PendingCommit { report, state, config });
                 if durable_first {
                     self.commit()?;
                 }
-                Ok(Reply::Committed(published))
+                Ok(Reply::Committed { published, ends_early })
             }
         }
     }
@@ -296,11 +327,13 @@ impl RoundWorker {
             }
             Action::OpenRound { round, selected, wanted } => {
                 self.follow_target(round);
+                let began = self.time();
                 let Self { conductor, store, round_files, .. } = self;
                 let next = conductor.open(
                     round,
                     selected,
                     wanted,
+                    began,
                     &mut StoredDeliveries(&mut **store),
                     round_files,
                 )?;
@@ -311,14 +344,25 @@ impl RoundWorker {
                 Some(self.settle(vec![outcome])?)
             }
             Action::Close(closed) => {
+                let closed = ClosedExchange { at: self.time(), ..closed };
                 let Self { conductor, store, round_files, .. } = self;
                 let next = conductor.close(closed, &mut StoredDeliveries(&mut **store), round_files)?;
                 Some(self.follow(next)?)
             }
             Action::Finish(closed) => {
-                let report = self.conductor.final_report(closed);
+                let before = self.conductor.run.best.as_ref().map(|best| best.round);
+                let mut report = self.conductor.final_report(ClosedExchange { at: self.time(), ..closed });
+                report.strategy = Some(self.conductor.run.method.name().to_owned());
+                if let Some(best) = report.best.as_ref().filter(|best| Some(best.round) != before) {
+                    self.store.set_best(best)?;
+                }
                 let mean = |summary: &Summary| (summary.count > 0).then_some(summary.mean);
-                info!(loss = mean(&report.loss), accuracy = mean(&report.accuracy), "run is over");
+                let best = report.best.as_ref().map(|best| best.round);
+                let (loss, accuracy) = (mean(&report.loss), mean(&report.accuracy));
+                match &report.stopped {
+                    Some(why) => info!(loss, accuracy, best, "run is over, {why}"),
+                    None => info!(loss, accuracy, best, "run is over"),
+                }
                 self.publish(&report);
                 self.write_files()?;
                 Some(Reply::Finished)

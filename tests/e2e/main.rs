@@ -76,6 +76,7 @@ mod reconnect_backoff;
 mod rounds;
 mod run_status;
 mod security_doc;
+mod several_runs;
 mod simulation;
 mod slow_devices;
 mod stalled_processes;

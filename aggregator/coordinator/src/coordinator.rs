@@ -87,6 +87,8 @@ pub struct Coordinator {
     registrations: Registrations,
     /// Devices give signs of life while they work.
     detects_silence: bool,
+    /// Training has ended before the last round.
+    ended_early: bool,
     /// Times until the last answer of an exchange.
     answer_times: RecentByKind<Duration>,
     notices: Notices,
@@ -137,6 +139,7 @@ impl Coordinator {
             exports: Exports::default(),
             registrations: Registrations::default(),
             detects_silence: false,
+            ended_early: false,
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
             conns: BTreeMap::new(),
@@ -222,6 +225,17 @@ impl Coordinator {
         self.exports.expire(self.committed);
         self.phase = Phase::Gathering;
         self.advance(now);
+    }
+
+    /// No more rounds of training follow: after the open one, if there is one, scores are collected. Call it before
+    /// [`Coordinator::handle_committed`].
+    pub fn end_training(&mut self) {
+        self.ended_early = true;
+    }
+
+    /// Whether all rounds of training are committed.
+    fn has_trained(&self) -> bool {
+        self.ended_early || self.committed >= self.settings.rounds
     }
 
     /// Time has passed: call it at [`Coordinator::poll_timeout`] or later.

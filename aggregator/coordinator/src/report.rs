@@ -5,11 +5,13 @@ use common::{
     brief::Signal,
     metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
+    best::BestModel,
     exchange::{ClosedExchange, Purpose},
     record::RefusedDevice,
+    wall::{self, WallTime},
 };
 use strategies::{
     combine::{Conflicts, Outcome},
@@ -40,6 +42,24 @@ pub struct RoundReport {
     pub lr: f32,
     /// From the opening of the first exchange to the end of the last one.
     pub seconds: f64,
+    /// When the round began, as a time of day.
+    #[serde(serialize_with = "wall::text", skip_serializing_if = "Option::is_none")]
+    pub began: Option<WallTime>,
+    /// When it ended.
+    #[serde(serialize_with = "wall::text", skip_serializing_if = "Option::is_none")]
+    pub ended: Option<WallTime>,
+    /// Name of the strategy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// Keys of the configuration that have another value than in the round before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ConfigChange>,
+    /// The best model so far, by what devices have reported up to this round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestModel>,
+    /// Why training ends with this round, before the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// Over devices: the test loss, or the training loss before training for devices without test samples.
     #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
@@ -116,6 +136,17 @@ pub struct RoundReport {
     /// Why the model was left unchanged, as an error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u16>,
+}
+
+/// A key of the configuration with another value than before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigChange {
+    /// As in `training.lr`.
+    pub key: String,
+    /// The earlier value, as TOML; empty if there was none.
+    pub from: String,
+    /// The present one.
+    pub to: String,
 }
 
 /// The scalars of a device that has delivered.
@@ -265,6 +296,12 @@ impl RoundReport {
                 Purpose::Evaluate => "evaluate",
             },
             lr: closed.lr,
+            began: None,
+            ended: closed.at,
+            strategy: None,
+            changes: vec![],
+            best: None,
+            stopped: None,
             seconds: (closed.closed - closed.opened).as_millis() as f64 / 1000.0,
             loss_split: split(&loss_by_tier),
             loss,

@@ -3,7 +3,11 @@
 use common::{Codec, Tier, brief::Brief, transfer::LinkLimits};
 use strategies::strategy::{Needs, PerTier};
 
-use crate::{pacing::Deadlines, per_tier::value_of};
+use crate::{
+    best::{BestSettings, Measured},
+    pacing::Deadlines,
+    per_tier::value_of,
+};
 
 /// How a run is conducted. Lists in [`PerTier`] values have one entry for every tier of the model.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +46,8 @@ pub struct Settings {
     /// Devices report the loss of the received model on samples that they do not train on. It is asked for once in a round,
     /// together with the training.
     pub validate: bool,
+    /// How the best model is chosen, and when training ends early.
+    pub best: BestSettings,
 }
 
 impl Settings {
@@ -53,6 +59,11 @@ impl Settings {
     /// Encoding of the updates of a tier.
     pub fn up_codec(&self, tier: Tier) -> Codec {
         value_of(&self.up, tier)
+    }
+
+    /// The losses by which models are compared.
+    pub fn measured(&self) -> Measured {
+        if self.validate { Measured::Validation } else { Measured::Loss }
     }
 
     /// Learning rate of a round, counted from 1.

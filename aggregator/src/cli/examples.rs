@@ -19,7 +19,8 @@ Examples:
   fairtier gateway verify --dir gateway              check the whole store and list what is damaged
   fairtier gateway rollback --dir gateway --to 41    make the model after round 41 the present one
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy
-  fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier";
+  fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier
+  fairtier gateway run new --dir gateway second      another run of the same fleet";
 
 pub(super) const INIT: &str = "\
 Examples:
@@ -67,6 +68,8 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   fairtier gateway status --dir gateway
+  fairtier gateway status --dir gateway --follow          every round, until the run ends
+  fairtier gateway status --dir gateway --follow --format json | jq 'select(.event == \"round\").report.loss.mean'
   fairtier gateway status --dir gateway --format json | jq '.waiting'            devices a long round waits for, and until when
   fairtier gateway status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
@@ -107,7 +110,29 @@ Examples:
 
 pub(super) const EXPORT: &str = "\
 Examples:
-  fairtier gateway export --dir gateway --out onnx      onnx/tier-0.onnx and so on; also while `serve` runs";
+  fairtier gateway export --dir gateway --out onnx                onnx/tier-0.onnx and so on; also while `serve` runs
+  fairtier gateway export --dir gateway --out onnx --round best   the model that devices have reported the best figures of
+  fairtier gateway export --dir gateway --out onnx --round 41     if it is kept; otherwise the rounds that are kept are listed";
+
+pub(super) const RUN: &str = "\
+Examples:
+  fairtier gateway run new --dir gateway second        then edit gateway/runs/second/fairtier.toml, and serve
+  fairtier gateway run list --dir gateway
+  fairtier gateway run switch --dir gateway default    back to the run in the directory itself";
+
+pub(super) const RUN_NEW: &str = "\
+Examples:
+  fairtier gateway run new --dir gateway second        copies the configuration to gateway/runs/second/fairtier.toml";
+
+pub(super) const RUN_LIST: &str = "\
+Examples:
+  fairtier gateway run list --dir gateway
+  fairtier gateway run list --dir gateway --format json | jq '.[] | select(.active).run'";
+
+pub(super) const RUN_SWITCH: &str = "\
+Examples:
+  fairtier gateway run switch --dir gateway second
+  fairtier gateway run switch --dir gateway default    the run in the directory itself";
 
 pub(super) const CODES: &str = "\
 Examples:

@@ -17,7 +17,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
 
-use super::print;
+use super::{place::Place, print};
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
@@ -42,7 +42,8 @@ pub(super) struct ServeArgs {
 
 pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     let ServeArgs { dir, listen, fairness, exit_when_done } = args;
-    let mut config = super::load(dir)?;
+    let own = Place::of(dir)?.run;
+    let mut config = super::load(&own)?;
     if let Some(listen) = *listen {
         config.server.listen = listen;
     }
@@ -69,7 +70,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
             }
         }
         server.stop().await.map_err(|failed| advise(failed, dir))?;
-        if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
+        if over && *exit_when_done { expect_training(&own, dir) } else { Ok(()) }
     })
 }
 
@@ -95,8 +96,8 @@ struct Refused {
 }
 
 /// Fails if no device has trained in any round: the model is still the initial one.
-fn expect_training(dir: &Path) -> Result<()> {
-    let Some(mut reader) = ReportReader::open(&dir.join("store"))? else { return Ok(()) };
+fn expect_training(own: &Path, dir: &Path) -> Result<()> {
+    let Some(mut reader) = ReportReader::open(&own.join("store"))? else { return Ok(()) };
     let mut lost = BTreeMap::<String, usize>::new();
     let mut count = 0;
     while let Some(report) = reader.read_next()? {
@@ -115,12 +116,12 @@ fn expect_training(dir: &Path) -> Result<()> {
     if count == 0 {
         return Ok(());
     }
-    let dir = dir.display();
+    let (dir, own) = (dir.display(), own.display());
     let why: Vec<_> = lost.iter().take(NAMED).map(|(why, times)| format!("{why} {times} times")).collect();
     let why = if why.is_empty() { "no device was connected".to_owned() } else { why.join(", ") };
     bail!(
         "no device could train: all {count} rounds are empty, and the model is still the initial one; {why}. \
-         Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
+         Look at the logs of these devices and remove the cause, raise run.rounds in {own}/fairtier.toml by {count}, \
          then continue with `fairtier gateway resume --dir {dir}`"
     );
 }
@@ -162,7 +163,7 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
 }
 
 /// Resolves on SIGINT or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -22,11 +22,13 @@ use tracing::warn;
 
 use super::{
     Entry, RoundRecord, RunRecord, Store, StoreError,
+    extras::Extras,
     history::History,
     ledger::{self, DEVICES, Ledger, LedgerError, META, UPDATES},
     model::Models,
     spool::{self, SpareFile, Spool},
 };
+use coordinator::wall::WallTime;
 use strategies::device::DeviceRecord;
 
 mod run;
@@ -64,6 +66,7 @@ pub(super) struct Meta {
     pub attempt: u16,
     pub open: Option<RoundRecord>,
     strategy_state: Vec<u8>,
+    pub extras: Extras,
 }
 
 /// Keeps a run in one directory: see the module.
@@ -152,12 +155,18 @@ impl DiskStore {
                 let value = meta.get(key)?.map(|value| value.value().to_vec());
                 value.ok_or_else(|| LedgerError::Damaged(format!("{key} is missing")))
             };
+            let extras = Extras::read(&meta, self.ledger.format())?;
+            let mut open: Option<RoundRecord> = ledger::decode("open", &bytes("open")?)?;
+            if let Some(open) = &mut open {
+                open.began = extras.began.map(WallTime);
+            }
             Ok(Some(Meta {
                 run: ledger::decode("run", &bytes("run")?)?,
                 next_round: ledger::decode("next", &bytes("next")?)?,
                 attempt: ledger::decode("attempt", &bytes("attempt")?)?,
-                open: ledger::decode("open", &bytes("open")?)?,
+                open,
                 strategy_state: ledger::strip_checksum("strategy", &bytes("strategy")?)?.to_vec(),
+                extras,
             }))
         })
     }

@@ -3,6 +3,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | meta | `format`, `run`, `next`, `attempt`, `open`, `strategy` | number, [`super::RunRecord`], round, number, [`super::RoundRecord`] or none, bytes |
+//! | meta | `best`, `config`, `weights`, `began` | see `extras.rs` |
 //! | devices | DeviceId | [`strategies::device::DeviceRecord`] |
 //! | updates | round, exchange, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | [`super::model::ModelRecord`]: length and checksum of its file |
@@ -114,10 +115,10 @@ impl Ledger {
     pub fn raise(
         &mut self,
         format: u32,
-        change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), LedgerError>,
     ) -> Result<(), StoreError> {
         self.write(|txn| {
-            change(txn).map_err(|error| LedgerError::Store(Box::new(error)))?;
+            change(txn)?;
             txn.open_table(META)?.insert("format", encode("format", &format)?.as_slice())?;
             Ok(())
         })?;
@@ -199,6 +200,12 @@ pub(super) enum LedgerError {
     Damaged(String),
     /// An error of the work that goes with a transaction.
     Store(Box<StoreError>),
+}
+
+impl From<StoreError> for LedgerError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
 }
 
 macro_rules! from_database {

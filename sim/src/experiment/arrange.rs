@@ -139,7 +139,12 @@ impl Arrangement {
                 tiers: base.fleet.tiers.clone(),
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
-            run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
+            run: RunConfig {
+                rounds: base.rounds,
+                min_devices: self.devices.len(),
+                seed: self.seed,
+                ..RunConfig::default()
+            },
             round: RoundConfig {
                 participation: base.fleet.participation,
                 deadline_s: PerTier::All(base.fleet.deadline_s),

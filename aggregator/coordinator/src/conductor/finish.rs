@@ -21,9 +21,10 @@ use super::{
     Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder, dropouts::Dropouts, state,
 };
 use crate::{
+    best::Measured,
     exchange::{ClosedExchange, Purpose},
     record::{RefusedDevice, RoundRecord, UpdateHeader},
-    report::RoundReport,
+    report::{DeviceLine, RoundReport},
 };
 
 impl Conductor {
@@ -42,6 +43,7 @@ impl Conductor {
                 selected: vec![],
                 wanted: vec![],
                 exchanges: vec![],
+                began: None,
             },
             made: vec![],
             findings: vec![],
@@ -105,6 +107,10 @@ impl Conductor {
         if let Some(groups) = self.group_report() {
             report = report.with_groups(&closed, groups.signal);
         }
+        // Devices have measured the model that they received.
+        self.note_best(round.saturating_sub(1), &report);
+        report.began = record.began;
+        report.best.clone_from(&self.run.best);
         let (lost, refused) = (report.silent.len(), report.refused.len());
         info!(
             round,
@@ -115,6 +121,11 @@ impl Conductor {
             "combined"
         );
         self.run.committed = round;
+        let stop = self.early_stop();
+        if let Some(stop) = &stop {
+            info!(round, "{stop}");
+        }
+        report.stopped = stop.as_ref().map(ToString::to_string);
         self.run.fresh = false;
         Ok(Next::Commit(Committed {
             report,
@@ -123,18 +134,42 @@ impl Conductor {
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
             // over does not fetch another final model.
-            durable_first: !complete || self.run.committed >= self.run.settings.rounds,
+            durable_first: !complete || self.has_trained(),
+            ends_early: stop.is_some(),
         }))
     }
 
-    /// The report on the scores of the final model.
-    pub fn final_report(&self, mut closed: ClosedExchange) -> RoundReport {
+    /// Compares the model of a round with the best one, by what devices have reported of it.
+    fn note_best(&mut self, round: u32, report: &RoundReport) {
+        let (settings, enrolled) = (&self.run.settings, self.enrolled());
+        // Scores of the final model come without validation.
+        let measured = settings.measured();
+        let loss = |line: &DeviceLine| match measured {
+            Measured::Validation => line.validation_loss,
+            Measured::Loss => Some(line.test_loss.unwrap_or(line.loss_before)),
+        };
+        let losses: Vec<_> =
+            report.devices.iter().filter_map(|line| Some((line.tier, loss(line)?))).collect();
+        let figure = settings.best.by.figure(&losses, &enrolled);
+        self.run.best = settings.best.update(self.run.best.take(), round, measured, figure);
+    }
+
+    /// The report on the scores of the final model, which may be the best one.
+    pub fn final_report(&mut self, mut closed: ClosedExchange) -> RoundReport {
         let mut lines = vec![];
         self.run.guard.limit_reported_losses(&mut closed.delivered, &mut lines);
         self.guard_log.summarize();
         let tiers = self.run.model.plans.len();
         let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers).with_guard(lines, &[]);
         report.fairness = self.run.method.fairness_lines();
+        let stop = self.early_stop();
+        self.note_best(self.run.committed, &report);
+        if let (Some(stop), Some(best)) = (stop, &mut self.run.best) {
+            // Training does not go on because the model with which it ended is the best one.
+            best.unimproved = best.unimproved.max(stop.unimproved);
+        }
+        report.stopped = self.early_stop().map(|stop| stop.to_string());
+        report.best.clone_from(&self.run.best);
         report
     }
 

@@ -8,8 +8,9 @@ use strategies::device::DeviceRecord;
 
 use super::{DiskStore, Options, update_tag};
 use crate::store::{
-    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Store,
-    StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    BestModel, Commit, Entry, KeptModel, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord,
+    SavedRun, Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    extras::{self, Extras},
     history::{HistoryLine, Report},
     kept,
     ledger::{self, DEVICES, LedgerError, META, MODELS, REPORTS, UPDATES},
@@ -34,6 +35,7 @@ impl Store for DiskStore {
             meta.insert("attempt", ledger::encode("attempt", &0u16)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             meta.insert("strategy", ledger::add_checksum("strategy", &[]).as_slice())?;
+            Extras { weights: Some(model.crc), ..Extras::default() }.write(&mut meta)?;
             insert_model(txn, 0, &model)
         })?;
         self.run = Some(run.run);
@@ -61,6 +63,9 @@ impl Store for DiskStore {
             strategy_state: meta.strategy_state,
             devices: self.devices()?,
             open,
+            best: meta.extras.best,
+            config: meta.extras.config,
+            weights: meta.extras.weights,
         }))
     }
 
@@ -84,7 +89,7 @@ impl Store for DiskStore {
             let mut meta = txn.open_table(META)?;
             meta.insert("open", ledger::encode("open", &Some(open))?.as_slice())?;
             meta.insert("attempt", ledger::encode("attempt", &open.attempt)?.as_slice())?;
-            Ok(())
+            extras::write_began(&mut meta, open.began.map(|began| began.0))
         })
     }
 
@@ -177,12 +182,25 @@ impl Store for DiskStore {
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         let oldest = first_kept(commit.round, options.keep_models);
-        let _ = self.models.sweep(|round| round >= oldest);
+        let best = commit.best.map(|best| best.round);
+        let _ = self.models.sweep(|round| round >= oldest || Some(round) == best);
         // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
         self.archive_history(commit.round);
         Ok(())
+    }
+
+    fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError> {
+        let oldest = first_kept(self.begun()?.next_round.saturating_sub(1), self.options.keep_models);
+        self.ledger.write(|txn| keep_models(txn, oldest, Some(best)))?;
+        // A file that stays is removed on the next start.
+        let _ = self.models.sweep(|round| round >= oldest || round == best.round);
+        Ok(())
+    }
+
+    fn kept_models(&self) -> Result<Vec<KeptModel>, StoreError> {
+        self.model_records()
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
@@ -224,9 +242,12 @@ fn write_commit(
     meta.insert("strategy", ledger::add_checksum("strategy", commit.strategy_state).as_slice())?;
     meta.insert("next", ledger::encode("next", &next)?.as_slice())?;
     meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
+    if let Some(config) = commit.config {
+        extras::write_config(&mut meta, config)?;
+    }
+    drop(meta);
     insert_model(txn, commit.round, model)?;
-    let oldest = first_kept(commit.round, options.keep_models);
-    txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
+    keep_models(txn, first_kept(commit.round, options.keep_models), commit.best)?;
     let report = ledger::add_checksum(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     let mut reports = txn.open_table(REPORTS)?;
     reports.insert(commit.round, report.as_slice())?;
@@ -237,6 +258,14 @@ fn write_commit(
     for Entry { header, .. } in dropped {
         updates.remove((header.ticket.round, header.ticket.exchange, header.device.as_str()))?;
     }
+    Ok(())
+}
+
+/// Names the best model, and forgets those that are neither it nor among the last ones.
+fn keep_models(txn: &WriteTransaction, oldest: u32, best: Option<&BestModel>) -> Result<(), LedgerError> {
+    extras::write_best(&mut txn.open_table(META)?, best)?;
+    let best = best.map(|best| best.round);
+    txn.open_table(MODELS)?.retain(|round, _| round >= oldest || Some(round) == best)?;
     Ok(())
 }
 
