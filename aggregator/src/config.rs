@@ -11,6 +11,7 @@ use common::{
     Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
     files::{self, MAX_CONFIG},
+    plan::TaskKind,
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
@@ -24,7 +25,7 @@ use strategies::{
     strategy::{Needs, PerTier},
 };
 
-use trainer::data::schema::{Schema, SchemaText, TextError};
+use trainer::data::schema::{Schema, SchemaText, Task, TextError};
 
 mod check;
 mod edit;
@@ -79,7 +80,33 @@ pub struct ModelConfig {
     pub source: String,
     pub seed: u64,
     pub start: Start,
+    pub task: TaskName,
     pub tiers: Vec<TierSpec>,
+}
+
+/// What the model predicts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskName {
+    /// As `[data]` says, or else as the model ends.
+    #[default]
+    Auto,
+    Classification,
+    Binary,
+    Regression,
+    PerToken,
+}
+
+impl TaskName {
+    fn kind(self) -> Option<TaskKind> {
+        match self {
+            Self::Auto => None,
+            Self::Classification => Some(TaskKind::Classification),
+            Self::Binary => Some(TaskKind::Binary),
+            Self::Regression => Some(TaskKind::Regression),
+            Self::PerToken => Some(TaskKind::PerToken),
+        }
+    }
 }
 
 /// The weights that a run begins with.
@@ -106,6 +133,7 @@ pub struct RunConfig {
     pub rounds: u32,
     pub min_devices: usize,
     pub seed: u64,
+    pub divergence: f64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -192,7 +220,7 @@ pub struct ReportConfig {
 impl Default for ModelConfig {
     fn default() -> Self {
         let tiers = [1.0, 0.7, 0.5, 0.25, 0.125].map(TierSpec::Rate).to_vec();
-        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), tiers }
+        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), task: TaskName::Auto, tiers }
     }
 }
 
@@ -204,7 +232,7 @@ impl Default for StrategyConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { rounds: 100, min_devices: 1, seed: 0 }
+        Self { rounds: 100, min_devices: 1, seed: 0, divergence: 10.0 }
     }
 }
 
@@ -298,6 +326,23 @@ impl Config {
         Ok(self.data.clone().map(SchemaText::schema).transpose()?)
     }
 
+    /// The task that `[data]` or `model.task` states, if any.
+    pub fn task(&self) -> Result<Option<TaskKind>, ConfigError> {
+        let columns = self.schema()?.map(|schema| match schema.task {
+            Task::Classification => TaskKind::Classification,
+            Task::Binary => TaskKind::Binary,
+            Task::Regression => TaskKind::Regression,
+        });
+        match (self.model.task.kind(), columns) {
+            (Some(stated), Some(columns)) if stated != columns => Err(ConfigError::Value {
+                key: "model.task",
+                value: format!("\"{}\", and data.task = \"{}\"", stated.name(), columns.name()),
+                why: "both must state the same task; remove model.task",
+            }),
+            (stated, columns) => Ok(stated.or(columns)),
+        }
+    }
+
     /// Checks that the strategy supports the optimizer and the guard's `bonus`.
     pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
         let (strategy, needs, guard) = (method.name(), method.needs(), &self.guard);
@@ -370,6 +415,7 @@ impl Config {
             limits: LinkLimits::QUIC,
             needs,
             validate: needs.signal,
+            divergence: self.run.divergence,
         }
     }
 }

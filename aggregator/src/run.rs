@@ -88,7 +88,9 @@ impl Run {
             conflicts: config.report.conflicts,
             params: config.strategy.params.clone(),
         };
-        let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
+        let mut conductor = Conductor::new(run);
+        conductor.watch = saved::watch(&*store, saved.next_round - 1)?;
+        let mut worker = RoundWorker::new(store, conductor, config.store.record, dir, observer);
         let reopened = match &saved.open {
             Some(open) => {
                 let scalars =

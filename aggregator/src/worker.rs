@@ -257,15 +257,20 @@ impl RoundWorker {
                 }
                 Ok(Reply::Opened(announcement))
             }
-            Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
+            Next::Commit(Committed { report, state, published, unopened, durable_first, diverged }) => {
                 if let Some(record) = unopened {
                     // A round must be open before it can be committed, and the one before it closed.
                     self.commit()?;
                     self.store.open_round(&record)?;
                 }
+                let (round, model_of) = (report.round, report.model_of);
                 self.pending = Some(PendingCommit { report, state });
                 if durable_first {
                     self.commit()?;
+                }
+                if let Some(why) = diverged {
+                    self.write_files()?;
+                    return Err(WorkerError::Diverged { round, model_of: model_of.unwrap_or(round), why });
                 }
                 Ok(Reply::Committed(published))
             }

@@ -35,6 +35,7 @@ use crate::{
 };
 
 mod ask;
+mod divergence;
 mod dropouts;
 mod finish;
 mod guard_log;
@@ -43,6 +44,7 @@ mod target_log;
 mod traffic;
 mod view;
 
+pub use divergence::{Divergence, LossWatch};
 use dropouts::Dropouts;
 use guard_log::GuardLog;
 use target_log::TargetLog;
@@ -134,6 +136,8 @@ pub struct Committed {
     pub unopened: Option<RoundRecord>,
     /// The commit must be durable before devices are sent the model.
     pub durable_first: bool,
+    /// Training has diverged: the model was taken back, and the run ends after the commit.
+    pub diverged: Option<Divergence>,
 }
 
 /// What is trained, how, and the present state.
@@ -170,6 +174,8 @@ pub struct RunState {
 pub struct Conductor {
     /// What is trained, and the present state.
     pub run: RunState,
+    /// What is remembered to notice divergence.
+    pub watch: LossWatch,
     round: Option<OpenRound>,
     guard_log: GuardLog,
     target_log: TargetLog,
@@ -210,7 +216,8 @@ pub struct Reopened {
 impl Conductor {
     /// A conductor without an open round.
     pub fn new(run: RunState) -> Self {
-        Self { run, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
+        let watch = LossWatch::default();
+        Self { run, watch, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
     }
 
     /// A round begins. `wanted`: the updates of each tier that are enough; empty: all.

@@ -54,6 +54,7 @@
 //!     limits: LinkLimits::QUIC,
 //!     needs: Needs::default(),
 //!     validate: false,
+//!     divergence: 10.0,
 //! };
 //! let start = Start {
 //!     run: RunId(1),

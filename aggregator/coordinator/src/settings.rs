@@ -42,6 +42,8 @@ pub struct Settings {
     /// Devices report the loss of the received model on samples that they do not train on. It is asked for once in a round,
     /// together with the training.
     pub validate: bool,
+    /// A training loss of more than this many times the first one ends the run; 0: never.
+    pub divergence: f64,
 }
 
 impl Settings {

@@ -8,14 +8,17 @@ use std::{
 };
 
 use crate::{
+    config::Config,
     run::RunError,
     server::{RunEnd, Server, ServerError},
     store::ReportReader,
+    worker::WorkerError,
 };
 use anyhow::{Error, Result, anyhow, bail};
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
+use trainer::data::schema::Scaling;
 
 use super::print;
 
@@ -51,7 +54,8 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
+        let server =
+            Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir, &config))?;
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;
@@ -68,7 +72,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
                 }
             }
         }
-        server.stop().await.map_err(|failed| advise(failed, dir))?;
+        server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
         if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
     })
 }
@@ -142,11 +146,12 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 }
 
 /// Adds the next step to the error of a run that has stopped.
-fn advise(failed: ServerError, dir: &Path) -> Error {
+fn advise(failed: ServerError, dir: &Path, config: &Config) -> Error {
     let again = match &failed {
         ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
             "free some space, then start again".to_owned()
         }
+        ServerError::Run(RunError::Worker(WorkerError::Diverged { .. })) => slower(dir, config),
         // The error itself states what is affected and what to do.
         ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
         ServerError::Run(RunError::Worker(cause)) => {
@@ -159,6 +164,30 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
         _ => return failed.into(),
     };
     anyhow!("{failed}; {again}")
+}
+
+/// What to do about divergence: scale what is not scaled, or lower the learning rate.
+fn slower(dir: &Path, config: &Config) -> String {
+    let (dir, lr) = (dir.display(), config.training.lr);
+    let lower = format!(
+        "lower training.lr = {lr} in {dir}/fairtier.toml, then continue with `fairtier gateway resume --dir {dir}`"
+    );
+    let Ok(Some(schema)) = config.schema() else {
+        return format!(
+            "training expects inputs of about -1 to 1, and without [data] the gateway does not know theirs: scale them \
+             (`fairtier data schema` proposes how), or {lower}"
+        );
+    };
+    let open = schema.columns.iter().filter(|column| column.kind.scaling() == Some(Scaling::None));
+    let open: Vec<_> = open.take(NAMED).map(|column| format!("`{}`", column.name)).collect();
+    if open.is_empty() {
+        return format!("all columns are scaled: {lower}");
+    }
+    format!(
+        "column {} of [data] has no scaling: if its numbers leave -1 to 1, begin again in another directory with \
+         scaling = \"fleet\"; otherwise {lower}",
+        open.join(", ")
+    )
 }
 
 /// Resolves on SIGINT or SIGTERM.

@@ -37,6 +37,8 @@ pub enum RunError {
     MaxMessage { tier: usize, need: u64, max: u32 },
     #[error("{code}: the model has {model} {what}, the columns of [data] make {schema}: correct [data], or use another model", code = Code::BadConfig)]
     Schema { what: &'static str, model: usize, schema: usize },
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Task(#[from] models::task::TaskError),
     #[error("{code}: [data] is not that of the stored run; use the stored run's, or another directory", code = Code::BadConfig)]
     OtherSchema,
     #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use common::Code;
+use coordinator::conductor::Divergence;
 use models::onnx;
 
 use crate::store::{StoreError, is_full};
@@ -22,6 +24,11 @@ pub enum WorkerError {
     Schema(#[from] crate::scales::ScalesError),
     #[error("a report cannot be written as JSON: {0}")]
     Report(#[from] serde_json::Error),
+    #[error(
+        "{code}: {why}; the model of round {round} is refused, and the model of round {model_of} stays",
+        code = Code::Diverged
+    )]
+    Diverged { round: u32, model_of: u32, why: Divergence },
     #[error("{path}: {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
 }

@@ -137,9 +137,16 @@ impl Arrangement {
                 seed: self.seed,
                 start: base.start,
                 tiers: base.fleet.tiers.clone(),
+                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
-            run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
+            // Experiments compare strategies that may diverge; their figures show it.
+            run: RunConfig {
+                rounds: base.rounds,
+                min_devices: self.devices.len(),
+                seed: self.seed,
+                divergence: 0.0,
+            },
             round: RoundConfig {
                 participation: base.fleet.participation,
                 deadline_s: PerTier::All(base.fleet.deadline_s),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{
     Code, DeviceId, ExchangeId,
     brief::{Brief, GroupReport, Product},
+    plan::TaskKind,
 };
 use strategies::{
     cohort::Cohort,
@@ -18,7 +19,8 @@ use strategies::{
 use tracing::{error, info, warn};
 
 use super::{
-    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder, dropouts::Dropouts, state,
+    Committed, Conductor, Deliveries, Divergence, Next, OpenRound, Reading, Recorder,
+    divergence::is_not_finite, dropouts::Dropouts, state,
 };
 use crate::{
     exchange::{ClosedExchange, Purpose},
@@ -60,11 +62,19 @@ impl Conductor {
             .iter()
             .map(|header| (header.device.clone(), header.tier, header.scalars.clone()))
             .collect();
+        let diverged = if failed.is_none() { self.check_divergence(&open, &headers) } else { None };
         let Combined { mut outcome, conflicts, mut lines, refused } = match (failed, train) {
             (Some(code), _) => Combined::kept(code),
+            (None, _) if diverged.is_some() => Combined::kept(Code::Diverged),
             (None, None) => Combined::kept(Code::EmptyRound),
             (None, Some(train)) => {
-                match self.try_combine(&mut open, train, &headers, &mut counted, deliveries, recorder) {
+                let before = self.run.parameters.clone();
+                let combined =
+                    self.try_combine(&mut open, train, &headers, &mut counted, deliveries, recorder);
+                if combined.as_ref().is_ok_and(|combined| combined.outcome.kept.is_none()) {
+                    self.watch.before = Some((round.saturating_sub(1), before));
+                }
+                match combined {
                     Ok(combined) => combined,
                     Err(CombineError::Read(failed)) => return Err(failed),
                     Err(failed) => {
@@ -81,6 +91,7 @@ impl Conductor {
         self.run.guard.limit_reported_losses(&mut counted, &mut lines);
         self.guard_log.note(round, counted.iter().map(|(device, ..)| device), &lines);
         self.target_log.note(round, &outcome.fairness);
+        let model_of = diverged.map(|_| self.take_back(round));
         let complete = open.dropouts.is_empty();
         let published = self.publish();
         let traffic = open.traffic(&published);
@@ -98,7 +109,9 @@ impl Conductor {
         let mut report =
             RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.run.model.plans.len())
                 .with_traffic(traffic)
-                .with_guard(lines, &refused);
+                .with_guard(lines, &refused)
+                .with_task(&closed, self.predicted());
+        (report.loss_at_start, report.model_of) = (self.watch.start, model_of);
         if let Some(conflicts) = conflicts {
             report = report.with_conflicts(conflicts);
         }
@@ -123,7 +136,8 @@ impl Conductor {
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
             // over does not fetch another final model.
-            durable_first: !complete || self.run.committed >= self.run.settings.rounds,
+            durable_first: !complete || self.run.committed >= self.run.settings.rounds || diverged.is_some(),
+            diverged,
         }))
     }
 
@@ -133,17 +147,53 @@ impl Conductor {
         self.run.guard.limit_reported_losses(&mut closed.delivered, &mut lines);
         self.guard_log.summarize();
         let tiers = self.run.model.plans.len();
-        let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers).with_guard(lines, &[]);
+        let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers)
+            .with_guard(lines, &[])
+            .with_task(&closed, self.predicted());
         report.fairness = self.run.method.fairness_lines();
         report
     }
 
     /// What devices are asked to report about groups.
     fn group_report(&self) -> Option<GroupReport> {
+        self.told()?.groups
+    }
+
+    /// What a device is told, as far as it is the same for all.
+    fn told(&self) -> Option<Brief> {
         let mut brief = self.run.settings.brief.clone();
         let any = self.run.fleet.keys().next()?;
         self.run.method.brief(any, &[], &mut brief);
-        brief.groups
+        Some(brief)
+    }
+
+    /// Restores the model before the last step, if it is known, and returns its round.
+    fn take_back(&mut self, round: u32) -> u32 {
+        match self.watch.before.take() {
+            Some((before, parameters)) => {
+                self.run.parameters = parameters;
+                before
+            }
+            None => round.saturating_sub(1),
+        }
+    }
+
+    fn predicted(&self) -> TaskKind {
+        self.run.model.plans[0].info.task()
+    }
+
+    /// Whether the training losses of the round show that training diverges. Losses with noise do not tell.
+    fn check_divergence(&mut self, open: &OpenRound, headers: &[UpdateHeader]) -> Option<Divergence> {
+        if self.told().is_some_and(|brief| brief.privacy.is_some()) {
+            return None;
+        }
+        let losses: Vec<f64> = headers.iter().map(|header| header.scalars.loss_before).collect();
+        let failed = open.dropouts.refused.iter().filter(|refused| is_not_finite(refused.code)).count();
+        let found = self.watch.check(self.run.settings.divergence, &losses, failed);
+        if let Some(why) = found {
+            error!(round = open.record.round, %why, "training has diverged");
+        }
+        found
     }
 
     fn try_combine<D: Deliveries>(

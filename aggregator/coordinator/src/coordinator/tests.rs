@@ -46,6 +46,7 @@ fn settings(devices: usize) -> Settings {
         limits: LinkLimits::QUIC,
         needs: Needs::default(),
         validate: false,
+        divergence: 10.0,
     }
 }
 

@@ -13,8 +13,11 @@ use source::{GuardFields, ListLen, ReportFields, SummaryFields};
 
 mod source;
 
+/// Errors `mae` and `r2` are those of predicted numbers, which have no accuracy. `kept` is the error code for which the model of
+/// the round was not used.
+///
 /// Name of a column, its width in a table, and digits after the decimal point.
-pub const COLUMNS: [(&str, usize, usize); 22] = [
+pub const COLUMNS: [(&str, usize, usize); 25] = [
     ("round", 5, 0),
     ("devices", 7, 0),
     ("refused", 7, 0),
@@ -37,6 +40,9 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("effective_devices", 17, 2),
     ("bytes_up", 10, 0),
     ("bytes_down", 10, 0),
+    ("mae", 10, 4),
+    ("r2", 8, 4),
+    ("kept", 4, 0),
 ];
 
 /// The same of a fairness target: its first knob. The status follows as a word, and what the measurement can resolve.
@@ -81,6 +87,8 @@ impl HistoryRow {
             weights,
             traffic,
             fairness,
+            errors,
+            kept,
         } = serde_json::from_str(report)?;
         let count = |list: Option<ListLen>| list.map(|ListLen(len)| len as f64);
         let tiers = participation.as_deref();
@@ -96,6 +104,8 @@ impl HistoryRow {
             let mean = |tier: &SummaryFields| tier.mean.filter(|_| tier.has_devices());
             tiers.unwrap_or_default().iter().map(mean).collect()
         };
+        let errors = errors.unwrap_or_default();
+        let mae = errors.mae.filter(SummaryFields::has_devices).and_then(|mae| mae.mean);
         let traffic = traffic.unwrap_or_default();
         let knob = fairness.and_then(|knobs| knobs.into_iter().next()).unwrap_or_default();
         Ok(Self {
@@ -122,6 +132,9 @@ impl HistoryRow {
                 weights.and_then(|weights| weights.effective),
                 traffic.up,
                 traffic.down,
+                mae,
+                errors.r2,
+                kept,
             ],
             fairness: [knob.measured, knob.target, knob.value],
             fairness_status: knob.status,
@@ -243,7 +256,7 @@ mod tests {
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
-        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,,1.5,,,");
+        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert_eq!(
             (held_devices(&report, None), held_devices(&report, Some(0)), held_devices(&report, Some(1))),
@@ -260,7 +273,7 @@ mod tests {
         let named: Vec<_> = csv_head(0)
             .split(',')
             .zip(row.csv(0).split(','))
-            .skip(22)
+            .skip(25)
             .map(|(a, b)| format!("{a}={b}"))
             .collect();
         let expected = [

@@ -27,6 +27,16 @@ pub(super) struct ReportFields<'a> {
     pub weights: Option<WeightFields>,
     pub traffic: Option<TrafficFields>,
     pub fairness: Option<Vec<FairnessFields>>,
+    pub errors: Option<ErrorFields>,
+    pub kept: Option<f64>,
+}
+
+/// Errors of predicted numbers.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ErrorFields {
+    pub mae: Option<SummaryFields>,
+    pub r2: Option<f64>,
 }
 
 /// Of one tier.
