@@ -147,6 +147,8 @@ pub struct Commit<'a> {
     pub report: &'a str,
     /// Number of devices whose last update is kept after the round, the latest first.
     pub history: usize,
+    /// The round of an older model that is not dropped with this commit, if it is still kept.
+    pub spared: Option<u32>,
 }
 
 /// The stored state of a run.

@@ -98,8 +98,10 @@ pub struct RoundWorker {
 #[derive(Clone, Debug)]
 struct PendingCommit {
     report: RoundReport,
-    /// Of the strategy and the guard.
+    /// Of the strategy, the guard and the watch for divergence.
     state: Vec<u8>,
+    /// The round of an older model that is not dropped.
+    spared: Option<u32>,
 }
 
 impl std::fmt::Debug for RoundWorker {
@@ -235,13 +237,14 @@ impl RoundWorker {
 
     /// Makes the result of the last round durable, then publishes it.
     fn commit(&mut self) -> Result<(), WorkerError> {
-        let Some(PendingCommit { report, state }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingCommit { report, state, spared }) = self.pending.take() else { return Ok(()) };
         self.store.commit_round(&Commit {
             round: report.round,
             parameters: &self.conductor.run.parameters,
             strategy_state: &state,
             report: &serde_json::to_string(&report)?,
             history: self.conductor.run.method.needs().history,
+            spared,
         })?;
         self.publish(&report);
         Ok(())
@@ -257,20 +260,22 @@ impl RoundWorker {
                 }
                 Ok(Reply::Opened(announcement))
             }
-            Next::Commit(Committed { report, state, published, unopened, durable_first, diverged }) => {
+            Next::Commit(committed) => {
+                let Committed { report, state, published, unopened, durable_first, spared, diverged } =
+                    committed;
                 if let Some(record) = unopened {
                     // A round must be open before it can be committed, and the one before it closed.
                     self.commit()?;
                     self.store.open_round(&record)?;
                 }
                 let (round, model_of) = (report.round, report.model_of);
-                self.pending = Some(PendingCommit { report, state });
+                self.pending = Some(PendingCommit { report, state, spared });
                 if durable_first {
                     self.commit()?;
                 }
                 if let Some(why) = diverged {
                     self.write_files()?;
-                    return Err(WorkerError::Diverged { round, model_of: model_of.unwrap_or(round), why });
+                    return Err(WorkerError::Diverged { round, model_of, why });
                 }
                 Ok(Reply::Committed(published))
             }

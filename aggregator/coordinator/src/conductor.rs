@@ -136,7 +136,9 @@ pub struct Committed {
     pub unopened: Option<RoundRecord>,
     /// The commit must be durable before devices are sent the model.
     pub durable_first: bool,
-    /// Training has diverged: the model was taken back, and the run ends after the commit.
+    /// The round of an older model that the store must not drop: the last acceptable one, while training is suspected.
+    pub spared: Option<u32>,
+    /// Training has diverged: the last acceptable model is back, if it is known, and the run ends after the commit.
     pub diverged: Option<Divergence>,
 }
 

@@ -125,9 +125,9 @@ pub struct RoundReport {
     /// If training has diverged: the round whose model is the present one again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_of: Option<u32>,
-    /// Median training loss of the first round, which later ones are compared with.
+    /// If training may diverge: how many rounds in a row, this one included, were refused for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss_at_start: Option<f64>,
+    pub suspect_rounds: Option<u32>,
 }
 
 /// Errors of predicted numbers on test samples.
@@ -331,7 +331,7 @@ impl RoundReport {
             fairness_sums: outcome.map_or_else(Vec::new, |outcome| outcome.signals.clone()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
             model_of: None,
-            loss_at_start: None,
+            suspect_rounds: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,10 +12,12 @@ use crate::{
     config::Config,
     run::RunError,
     server::{RunEnd, Server, ServerError},
+    status,
     store::ReportReader,
     worker::WorkerError,
 };
 use anyhow::{Error, Result, anyhow, bail};
+use common::Code;
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
@@ -73,8 +76,37 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
             }
         }
         server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
-        if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
+        if over && *exit_when_done {
+            expect_training(dir)?;
+        }
+        if over { expect_convergence(dir, &config) } else { Ok(()) }
     })
+}
+
+/// Fails if the scores of the final model show that it has diverged.
+fn expect_convergence(dir: &Path, config: &Config) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Status {
+        last_round: Scores,
+    }
+    #[derive(Deserialize)]
+    struct Scores {
+        round: u32,
+        purpose: String,
+        kept: Option<u16>,
+    }
+    let status: Status = serde_json::from_slice(&fs::read(dir.join(status::FILE))?)?;
+    let Scores { round, purpose, kept } = status.last_round;
+    if purpose != "evaluate" || kept != Some(Code::Diverged.number()) {
+        return Ok(());
+    }
+    // The scores have the number of the round that would follow.
+    let before = round.saturating_sub(2);
+    let (code, slower, dir) = (Code::Diverged, slower(dir, config), dir.display());
+    bail!(
+        "{code}: the loss of the final model is many times the first one; go back with `fairtier gateway rollback --dir \
+         {dir} --to {before}`; {slower}"
+    );
 }
 
 /// What a report states about devices that could not train.

@@ -195,6 +195,8 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     }
     if let Some(of) = round["model_of"].as_u64() {
         let _ = writeln!(text, "the round is refused, the model is that of round {of}: {}", Code::Diverged);
+    } else if let Some(rounds) = round["suspect_rounds"].as_u64() {
+        let _ = writeln!(text, "the round is refused, {rounds} in a row: {}", Code::Diverged);
     } else if let Some(code) = round["kept"].as_u64() {
         let code = u16::try_from(code).ok().and_then(Code::of);
         let _ = writeln!(

@@ -3,8 +3,6 @@
 use std::hash::{BuildHasher, RandomState};
 
 use common::{RunId, tier::Tier};
-use coordinator::conductor::LossWatch;
-use serde::Deserialize;
 use strategies::{fairness::RecordedReport, tiered::TieredModel};
 
 use super::RunError;
@@ -31,25 +29,6 @@ pub(super) fn reports(store: &dyn Store) -> Result<Vec<RecordedReport>, RunError
         serde_json::from_str(&text).unwrap_or(none)
     };
     Ok(store.history()?.into_iter().map(read).collect())
-}
-
-/// What earlier rounds say about divergence.
-pub(super) fn watch(store: &dyn Store, committed: u32) -> Result<LossWatch, RunError> {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Recorded {
-        loss_at_start: Option<f64>,
-        kept: Option<u16>,
-    }
-    let Some(report) = store.report(committed)? else { return Ok(LossWatch::default()) };
-    // Reports of older versions state no loss: the next round is then the first one.
-    let Recorded { loss_at_start: start, kept } = serde_json::from_str(&report).unwrap_or_default();
-    // If the model was kept, the one before was not that of the last step.
-    let before = match committed.checked_sub(1).filter(|_| kept.is_none()) {
-        Some(before) => store.parameters(before)?.map(|parameters| (before, parameters)),
-        None => None,
-    };
-    Ok(LossWatch { start, before })
 }
 
 /// The run in the store, or a new one.

@@ -179,9 +179,8 @@ impl Store for MemoryStore {
             return Err(StoreError::WrongRound { open, got: commit.round });
         }
         self.models.insert(commit.round, commit.parameters.to_vec());
-        while self.models.len() > super::disk::DEFAULT_KEEP_MODELS {
-            self.models.pop_first();
-        }
+        let newest = commit.round.saturating_add(1).saturating_sub(super::disk::DEFAULT_KEEP_MODELS as u32);
+        self.models.retain(|&round, _| round >= newest || Some(round) == commit.spared);
         self.strategy_state = commit.strategy_state.to_vec();
         self.reports.insert(commit.round, commit.report.to_owned());
         let entries: Vec<Entry> = self.updates.values().map(|held| held.entry.clone()).collect();

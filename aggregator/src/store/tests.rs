@@ -107,8 +107,14 @@ fn payloads(store: &mut dyn Store, round: u32) -> Result<Vec<Vec<u8>>, StoreErro
 fn commit(store: &mut dyn Store, round: u32) {
     let report = format!("{{\"round\": {round}}}");
     let parameters = [round as f32; 3];
-    let commit =
-        Commit { round, parameters: &parameters, strategy_state: &[7, 8], report: &report, history: 0 };
+    let commit = Commit {
+        round,
+        parameters: &parameters,
+        strategy_state: &[7, 8],
+        report: &report,
+        history: 0,
+        spared: None,
+    };
     store.commit_round(&commit).unwrap();
 }
 
@@ -151,7 +157,9 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
 
         let commit = |store: &mut dyn Store, round, history| {
             let (parameters, strategy_state, report) = (&[0.0; 3], &[], "");
-            store.commit_round(&Commit { round, parameters, strategy_state, report, history }).unwrap();
+            store
+                .commit_round(&Commit { round, parameters, strategy_state, report, history, spared: None })
+                .unwrap();
         };
         commit(store, 1, 9);
         assert_eq!(names(&store.past(2).unwrap()), ["a", "b", "c"]);
@@ -227,7 +235,14 @@ fn what_does_not_fit_is_refused() {
             assert_eq!(error.code(), Code::WrongRound);
         }
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
-        let other = Commit { round: 2, parameters: &[0.0; 3], strategy_state: &[], report: "", history: 0 };
+        let other = Commit {
+            round: 2,
+            parameters: &[0.0; 3],
+            strategy_state: &[],
+            report: "",
+            history: 0,
+            spared: None,
+        };
         assert_eq!(store.commit_round(&other).unwrap_err().code(), Code::WrongRound);
         let short = Commit { round: 1, parameters: &[0.0; 2], ..other };
         assert!(matches!(store.commit_round(&short), Err(StoreError::WrongLength { expected: 3, got: 2 })));

@@ -25,10 +25,11 @@ pub enum WorkerError {
     #[error("a report cannot be written as JSON: {0}")]
     Report(#[from] serde_json::Error),
     #[error(
-        "{code}: {why}; the model of round {round} is refused, and the model of round {model_of} stays",
+        "{code}: {why}; round {round} is refused, and {}",
+        model_of.map_or("the model stays".to_owned(), |of| format!("the model is that of round {of} again")),
         code = Code::Diverged
     )]
-    Diverged { round: u32, model_of: u32, why: Divergence },
+    Diverged { round: u32, model_of: Option<u32>, why: Divergence },
     #[error("{path}: {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
 }

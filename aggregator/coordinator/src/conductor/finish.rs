@@ -19,8 +19,10 @@ use strategies::{
 use tracing::{error, info, warn};
 
 use super::{
-    Committed, Conductor, Deliveries, Divergence, Next, OpenRound, Reading, Recorder,
-    divergence::is_not_finite, dropouts::Dropouts, state,
+    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder,
+    divergence::{Answers, PATIENCE, Rule, Verdict},
+    dropouts::Dropouts,
+    state::StateParts,
 };
 use crate::{
     exchange::{ClosedExchange, Purpose},
@@ -62,19 +64,17 @@ impl Conductor {
             .iter()
             .map(|header| (header.device.clone(), header.tier, header.scalars.clone()))
             .collect();
-        let diverged = if failed.is_none() { self.check_divergence(&open, &headers) } else { None };
+        let verdict = if failed.is_none() { self.judge(&open, &counted) } else { Verdict::Silent };
+        let suspect = matches!(verdict, Verdict::Suspect(_) | Verdict::Diverged(_));
         let Combined { mut outcome, conflicts, mut lines, refused } = match (failed, train) {
             (Some(code), _) => Combined::kept(code),
-            (None, _) if diverged.is_some() => Combined::kept(Code::Diverged),
+            (None, _) if suspect => Combined::kept(Code::Diverged),
             (None, None) => Combined::kept(Code::EmptyRound),
             (None, Some(train)) => {
-                let before = self.run.parameters.clone();
-                let combined =
-                    self.try_combine(&mut open, train, &headers, &mut counted, deliveries, recorder);
-                if combined.as_ref().is_ok_and(|combined| combined.outcome.kept.is_none()) {
-                    self.watch.before = Some((round.saturating_sub(1), before));
+                if verdict == Verdict::Sound {
+                    self.watch.note_sound(round.saturating_sub(1), self.run.parameters.clone());
                 }
-                match combined {
+                match self.try_combine(&mut open, train, &headers, &mut counted, deliveries, recorder) {
                     Ok(combined) => combined,
                     Err(CombineError::Read(failed)) => return Err(failed),
                     Err(failed) => {
@@ -91,7 +91,8 @@ impl Conductor {
         self.run.guard.limit_reported_losses(&mut counted, &mut lines);
         self.guard_log.note(round, counted.iter().map(|(device, ..)| device), &lines);
         self.target_log.note(round, &outcome.fairness);
-        let model_of = diverged.map(|_| self.take_back(round));
+        let diverged = if let Verdict::Diverged(why) = verdict { Some(why) } else { None };
+        let model_of = diverged.and_then(|_| self.take_back());
         let complete = open.dropouts.is_empty();
         let published = self.publish();
         let traffic = open.traffic(&published);
@@ -111,7 +112,11 @@ impl Conductor {
                 .with_traffic(traffic)
                 .with_guard(lines, &refused)
                 .with_task(&closed, self.predicted());
-        (report.loss_at_start, report.model_of) = (self.watch.start, model_of);
+        report.model_of = model_of;
+        report.suspect_rounds = match verdict {
+            Verdict::Suspect(_) => Some(self.watch.suspect_rounds()),
+            _ => None,
+        };
         if let Some(conflicts) = conflicts {
             report = report.with_conflicts(conflicts);
         }
@@ -129,14 +134,21 @@ impl Conductor {
         );
         self.run.committed = round;
         self.run.fresh = false;
+        let (method, guard) = match diverged {
+            // What strategy and guard have learned belongs to the steps that are taken back.
+            Some(_) => Default::default(),
+            None => (self.run.method.save(), self.run.guard.save()),
+        };
+        let state = StateParts { method: &method, guard: &guard, watch: &self.watch.save() }.join();
         Ok(Next::Commit(Committed {
             report,
-            state: state::join(self.run.method.save(), &self.run.guard.save()),
+            state,
             published,
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
             // over does not fetch another final model.
             durable_first: !complete || self.run.committed >= self.run.settings.rounds || diverged.is_some(),
+            spared: self.watch.before().filter(|_| suspect),
             diverged,
         }))
     }
@@ -144,6 +156,8 @@ impl Conductor {
     /// The report on the scores of the final model.
     pub fn final_report(&self, mut closed: ClosedExchange) -> RoundReport {
         let mut lines = vec![];
+        let answers = Self::answers(&closed.delivered, &closed.refused);
+        let diverged = self.watch.judge_final(&answers, self.rule(true));
         self.run.guard.limit_reported_losses(&mut closed.delivered, &mut lines);
         self.guard_log.summarize();
         let tiers = self.run.model.plans.len();
@@ -151,6 +165,10 @@ impl Conductor {
             .with_guard(lines, &[])
             .with_task(&closed, self.predicted());
         report.fairness = self.run.method.fairness_lines();
+        if let Some(why) = diverged {
+            error!(%why, "the final model has diverged");
+            report.kept = Some(Code::Diverged.number());
+        }
         report
     }
 
@@ -167,33 +185,46 @@ impl Conductor {
         Some(brief)
     }
 
-    /// Restores the model before the last step, if it is known, and returns its round.
-    fn take_back(&mut self, round: u32) -> u32 {
-        match self.watch.before.take() {
-            Some((before, parameters)) => {
-                self.run.parameters = parameters;
-                before
-            }
-            None => round.saturating_sub(1),
-        }
+    /// Restores the last acceptable model, if it is known, and returns its round.
+    fn take_back(&mut self) -> Option<u32> {
+        let (round, parameters) = self.watch.take_before()?;
+        self.run.parameters = parameters;
+        Some(round)
     }
 
     fn predicted(&self) -> TaskKind {
         self.run.model.plans[0].info.task()
     }
 
-    /// Whether the training losses of the round show that training diverges. Losses with noise do not tell.
-    fn check_divergence(&mut self, open: &OpenRound, headers: &[UpdateHeader]) -> Option<Divergence> {
-        if self.told().is_some_and(|brief| brief.privacy.is_some()) {
-            return None;
+    /// Whether the answers of the round show that training diverges.
+    fn judge(&mut self, open: &OpenRound, counted: &[Delivered]) -> Verdict {
+        let round = open.record.round;
+        let rule = self.rule(round >= self.run.settings.rounds);
+        let verdict = self.watch.judge(&Self::answers(counted, &open.dropouts.refused), rule);
+        match verdict {
+            Verdict::Suspect(why) => {
+                let rounds = self.watch.suspect_rounds();
+                warn!(round, rounds, of = PATIENCE, %why, "training may diverge");
+            }
+            Verdict::Diverged(why) => error!(round, %why, "training has diverged"),
+            Verdict::Sound | Verdict::Silent => {}
         }
-        let losses: Vec<f64> = headers.iter().map(|header| header.scalars.loss_before).collect();
-        let failed = open.dropouts.refused.iter().filter(|refused| is_not_finite(refused.code)).count();
-        let found = self.watch.check(self.run.settings.divergence, &losses, failed);
-        if let Some(why) = found {
-            error!(round = open.record.round, %why, "training has diverged");
+        verdict
+    }
+
+    fn rule(&self, last: bool) -> Rule {
+        Rule {
+            factor: self.run.settings.divergence,
+            // Losses with noise do not tell.
+            losses_tell: self.told().is_none_or(|brief| brief.privacy.is_none()),
+            fleet: self.run.fleet.len(),
+            last,
         }
-        found
+    }
+
+    fn answers<'a>(delivered: &'a [Delivered], refused: &'a [RefusedDevice]) -> Answers<'a> {
+        let losses = delivered.iter().map(|(device, _, scalars)| (device, scalars.loss_before)).collect();
+        Answers::new(losses, refused.iter().map(|refused| (&refused.device, refused.code)))
     }
 
     fn try_combine<D: Deliveries>(

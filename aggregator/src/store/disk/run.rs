@@ -177,7 +177,7 @@ impl Store for DiskStore {
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         let oldest = first_kept(commit.round, options.keep_models);
-        let _ = self.models.sweep(|round| round >= oldest);
+        let _ = self.models.sweep(|round| round >= oldest || Some(round) == commit.spared);
         // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
@@ -226,7 +226,7 @@ fn write_commit(
     meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
     insert_model(txn, commit.round, model)?;
     let oldest = first_kept(commit.round, options.keep_models);
-    txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
+    txn.open_table(MODELS)?.retain(|round, _| round >= oldest || Some(round) == commit.spared)?;
     let report = ledger::add_checksum(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     let mut reports = txn.open_table(REPORTS)?;
     reports.insert(commit.round, report.as_slice())?;
