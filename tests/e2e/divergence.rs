@@ -117,7 +117,7 @@ fn houses(config: &str, scale: f64) -> (Gateway, Serving, Vec<Process>) {
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     let start = |name: &str| {
         let (data, model) = (gateway.text(&format!("{name}.csv")), gateway.text(&format!("{name}.onnx")));
-        let more = ["--data", &data, "--schema", "gateway", "--save-model", &model, "--leave-after", "3"];
+        let more = ["--data", &data, "--schema", "gateway", "--save-model", &model];
         gateway.device(&serving, name, "0/1", &more)
     };
     let devices = vec![start("lab"), start("hall")];
