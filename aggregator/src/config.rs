@@ -11,6 +11,7 @@ use common::{
     Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
     files::{self, MAX_CONFIG},
+    plan::TaskKind,
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
@@ -28,7 +29,7 @@ use strategies::{
     strategy::{Needs, PerTier},
 };
 
-use trainer::data::schema::{Schema, SchemaText, TextError};
+use trainer::data::schema::{Schema, SchemaText, Task, TextError};
 
 mod check;
 mod edit;
@@ -102,8 +103,35 @@ pub struct ModelConfig {
     pub seed: u64,
     /// Initial weights of a new run.
     pub start: Start,
+    /// What the model predicts; derived from its tail and `[data]` by default.
+    pub task: TaskName,
     /// Slices, widest first: five by default, from all units of every hidden layer to an eighth.
     pub tiers: Vec<TierSpec>,
+}
+
+/// What the model predicts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskName {
+    /// As `[data]` says, or else as the model ends.
+    #[default]
+    Auto,
+    Classification,
+    Binary,
+    Regression,
+    PerToken,
+}
+
+impl TaskName {
+    fn kind(self) -> Option<TaskKind> {
+        match self {
+            Self::Auto => None,
+            Self::Classification => Some(TaskKind::Classification),
+            Self::Binary => Some(TaskKind::Binary),
+            Self::Regression => Some(TaskKind::Regression),
+            Self::PerToken => Some(TaskKind::PerToken),
+        }
+    }
 }
 
 /// The weights that a run begins with.
@@ -137,8 +165,12 @@ pub struct RunConfig {
     pub min_devices: usize,
     /// Seed of the order of samples, the selection of devices and rounding.
     pub seed: u64,
+    /// What makes a model the best one.
     pub best: BestBy,
+    /// Training ends after this many models in a row that were not better; 0: never.
     pub stop_after: u32,
+    /// A round is suspected of divergence above this many times the first losses; 0: never.
+    pub divergence: f64,
 }
 
 /// The table `[round]`.
@@ -266,7 +298,7 @@ pub struct ReportConfig {
 impl Default for ModelConfig {
     fn default() -> Self {
         let tiers = [1.0, 0.7, 0.5, 0.25, 0.125].map(TierSpec::Rate).to_vec();
-        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), tiers }
+        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), task: TaskName::Auto, tiers }
     }
 }
 
@@ -278,7 +310,7 @@ impl Default for StrategyConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { rounds: 100, min_devices: 1, seed: 0, best: BestBy::Mean, stop_after: 0 }
+        Self { rounds: 100, min_devices: 1, seed: 0, best: BestBy::Mean, stop_after: 0, divergence: 10.0 }
     }
 }
 
@@ -375,6 +407,23 @@ impl Config {
         Ok(self.data.clone().map(SchemaText::schema).transpose()?)
     }
 
+    /// The task that `[data]` or `model.task` states, if any.
+    pub fn task(&self) -> Result<Option<TaskKind>, ConfigError> {
+        let columns = self.schema()?.map(|schema| match schema.task {
+            Task::Classification => TaskKind::Classification,
+            Task::Binary => TaskKind::Binary,
+            Task::Regression => TaskKind::Regression,
+        });
+        match (self.model.task.kind(), columns) {
+            (Some(stated), Some(columns)) if stated != columns => Err(ConfigError::Value {
+                key: "model.task",
+                value: format!("\"{}\", and data.task = \"{}\"", stated.name(), columns.name()),
+                why: "both must state the same task; remove model.task",
+            }),
+            (stated, columns) => Ok(stated.or(columns)),
+        }
+    }
+
     /// Checks that the strategy supports the optimizer and the guard's `bonus`.
     pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
         let (strategy, needs, guard) = (method.name(), method.needs(), &self.guard);
@@ -449,6 +498,7 @@ impl Config {
             needs,
             validate: needs.signal,
             best: BestSettings { by: self.run.best, stop_after: self.run.stop_after },
+            divergence: self.run.divergence,
         }
     }
 }

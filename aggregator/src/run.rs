@@ -13,7 +13,7 @@ use crate::{
 };
 use coordinator::{
     Coordinator, ReopenedExchange, Start,
-    conductor::{Conductor, Probe, RunState, state},
+    conductor::{Conductor, LossWatch, Probe, RunState, state::StateParts},
 };
 use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
@@ -70,13 +70,13 @@ impl Run {
         let PreparedRun { mut method, model, initial, probe } = Self::prepare(registry, config)?;
         let needs = method.needs();
         let saved = saved::load_or_begin(&mut *store, &model, config, initial)?;
-        let (state, past) = state::split(&saved.strategy_state);
-        method.restore(state)?;
-        if saved.strategy_state.is_empty() && saved.next_round > 1 && method.fairness.is_some() {
+        let state = StateParts::split(&saved.strategy_state);
+        method.restore(state.method)?;
+        if state.is_fresh() && saved.next_round > 1 && method.fairness.is_some() {
             method.recall_fairness(saved::reports(&*store)?)?;
         }
         let mut guard = Guard::new(config.guard.clone());
-        guard.restore(past);
+        guard.restore(state.guard);
         if guard.is_on() {
             method.strategy.bound(guard.config().floor, guard.config().share);
         }
@@ -89,7 +89,7 @@ impl Run {
             parameters: saved.parameters,
             committed: saved.next_round - 1,
             attempt: saved.attempt,
-            fresh: saved.strategy_state.is_empty(),
+            fresh: state.is_fresh(),
             settings: settings.clone(),
             fleet,
             guard,
@@ -98,7 +98,9 @@ impl Run {
             params: config.strategy.params.clone(),
             best: saved.best,
         };
-        let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
+        let mut conductor = Conductor::new(run);
+        conductor.watch = LossWatch::restore(state.watch, |round| store.parameters(round))?;
+        let mut worker = RoundWorker::new(store, conductor, config.store.record, dir, observer);
         let reopened = match &saved.open {
             Some(open) => {
                 let scalars =

@@ -182,6 +182,8 @@ pub struct Commit<'a> {
     pub best: Option<&'a BestModel>,
     /// The configuration of the round as TOML, if it is not that of the round before.
     pub config: Option<&'a str>,
+    /// The round of an older model that is not dropped with this commit, if it is still kept.
+    pub spared: Option<u32>,
 }
 
 /// The stored state of a run.

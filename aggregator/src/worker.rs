@@ -118,10 +118,12 @@ pub struct RoundWorker {
 #[derive(Clone, Debug)]
 struct PendingCommit {
     report: RoundReport,
-    /// Of the strategy and the guard.
+    /// Of the strategy, the guard and the watch for divergence.
     state: Vec<u8>,
     /// The configuration, if it must be recorded.
     config: Option<String>,
+    /// The round of an older model that is not dropped.
+    spared: Option<u32>,
 }
 
 impl std::fmt::Debug for RoundWorker {
@@ -264,7 +266,9 @@ impl RoundWorker {
 
     /// Makes the result of the last round durable, then publishes it.
     fn commit(&mut self) -> Result<(), WorkerError> {
-        let Some(PendingCommit { report, state, config }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingCommit { report, state, config, spared }) = self.pending.take() else {
+            return Ok(());
+        };
         self.store.commit_round(&Commit {
             round: report.round,
             parameters: &self.conductor.run.parameters,
@@ -273,6 +277,7 @@ impl RoundWorker {
             history: self.conductor.run.method.needs().history,
             best: report.best.as_ref(),
             config: config.as_deref(),
+            spared,
         })?;
         self.config_log.note_committed();
         self.publish(&report);
@@ -293,7 +298,17 @@ impl RoundWorker {
                 }
                 Ok(Reply::Opened(announcement))
             }
-            Next::Commit(Committed { mut report, state, published, unopened, ends_early, durable_first }) => {
+            Next::Commit(committed) => {
+                let Committed {
+                    mut report,
+                    state,
+                    published,
+                    unopened,
+                    ends_early,
+                    durable_first,
+                    spared,
+                    diverged,
+                } = committed;
                 if let Some(record) = unopened {
                     // A round must be open before it can be committed, and the one before it closed.
                     self.commit()?;
@@ -302,9 +317,14 @@ impl RoundWorker {
                 report.strategy = Some(self.conductor.run.method.name().to_owned());
                 report.changes = self.config_log.changes();
                 let config = self.config_log.text();
-                self.pending = Some(PendingCommit { report, state, config });
+                let (round, model_of) = (report.round, report.model_of);
+                self.pending = Some(PendingCommit { report, state, config, spared });
                 if durable_first {
                     self.commit()?;
+                }
+                if let Some(why) = diverged {
+                    self.write_files()?;
+                    return Err(WorkerError::Diverged { round, model_of, why });
                 }
                 Ok(Reply::Committed { published, ends_early })
             }

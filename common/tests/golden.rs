@@ -8,8 +8,8 @@ use fairtier_common::{
     Budget, Code, Codec, Duration, RunId, Tier, TransferId,
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
-        Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
-        Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
+        Ack, Alone, Assignment, Blob, DataSummary, Errors, Fetch, Hello, Offer, PlanPart, Progress, Receipt,
+        Refusal, Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
@@ -339,6 +339,8 @@ fn tails() -> String {
     writeln!(text, "ToDevice.Assignment.validate {}", hex(&frame[..len])).unwrap();
     let len = validated("Offer.full").encode(&mut frame).unwrap();
     writeln!(text, "ToAggregator.Offer.validation {}", hex(&frame[..len])).unwrap();
+    let len = with_errors(validated("Offer.full")).encode(&mut frame).unwrap();
+    writeln!(text, "ToAggregator.Offer.errors {}", hex(&frame[..len])).unwrap();
     text
 }
 
@@ -356,6 +358,13 @@ fn validated(name: &str) -> ToAggregator {
     let (_, mut message) = to_aggregator().into_iter().find(|(known, _)| *known == name).unwrap();
     let ToAggregator::Offer(offer) = &mut message else { panic!("{name}") };
     offer.scalars.validation = Some(Validation { loss: 0.75, error: 0.015625 });
+    message
+}
+
+/// The Offer of a device that predicts numbers.
+fn with_errors(mut message: ToAggregator) -> ToAggregator {
+    let ToAggregator::Offer(offer) = &mut message else { panic!("no offer") };
+    offer.scalars.errors = Some(Errors { absolute: 12.5, squared: 0.25, mean: -0.5, variance: 1.5 });
     message
 }
 
@@ -398,6 +407,31 @@ fn validation_travels_in_tails_from_version_6_on() {
     let (mut message, tail) = wire::control::<ToAggregator>(&longer).unwrap();
     message.read_tail(tail, PROTOCOL_VERSION);
     assert_eq!(message, reports);
+}
+
+#[test]
+fn errors_travel_in_the_tail_from_version_8_on() {
+    let (_, plain) = to_aggregator().into_iter().find(|(name, _)| *name == "Offer").unwrap();
+    for message in [with_errors(plain), with_errors(validated("Offer"))] {
+        let sent = body(|out| message.encode(out));
+        for version in 4..=PROTOCOL_VERSION {
+            let then = message.clone().for_version(version).unwrap();
+            let ToAggregator::Offer(Offer { scalars, .. }) = &then else { panic!("no offer") };
+            assert_eq!(scalars.errors.is_some(), version >= 8, "{version}");
+            let (mut read, tail) = wire::control::<ToAggregator>(&sent).unwrap();
+            read.read_tail(tail, version);
+            assert_eq!(read, then, "{version}");
+            let (mut read, tail) = body_and_tail(&then);
+            read.read_tail(&tail, version);
+            assert_eq!(read, then, "{version}");
+        }
+    }
+}
+
+fn body_and_tail(message: &ToAggregator) -> (ToAggregator, Vec<u8>) {
+    let body = body(|out| message.encode(out));
+    let (message, tail) = wire::control::<ToAggregator>(&body).unwrap();
+    (message, tail.to_vec())
 }
 
 #[test]

@@ -37,6 +37,7 @@ use crate::{
 };
 
 mod ask;
+mod divergence;
 mod dropouts;
 mod finish;
 mod guard_log;
@@ -45,6 +46,7 @@ mod target_log;
 mod traffic;
 mod view;
 
+pub use divergence::{Divergence, LossWatch};
 use dropouts::Dropouts;
 use guard_log::GuardLog;
 use target_log::TargetLog;
@@ -138,6 +140,10 @@ pub struct Committed {
     pub unopened: Option<RoundRecord>,
     /// The commit must be durable before devices are sent the model.
     pub durable_first: bool,
+    /// The round of an older model that the store must not drop: the last acceptable one, while training is suspected.
+    pub spared: Option<u32>,
+    /// Training has diverged: the last acceptable model is back, if it is known, and the run ends after the commit.
+    pub diverged: Option<Divergence>,
 }
 
 /// What is trained, how, and the present state.
@@ -176,6 +182,8 @@ pub struct RunState {
 pub struct Conductor {
     /// What is trained, and the present state.
     pub run: RunState,
+    /// What is remembered to notice divergence.
+    pub watch: LossWatch,
     round: Option<OpenRound>,
     guard_log: GuardLog,
     target_log: TargetLog,
@@ -216,7 +224,8 @@ pub struct Reopened {
 impl Conductor {
     /// A conductor without an open round.
     pub fn new(run: RunState) -> Self {
-        Self { run, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
+        let watch = LossWatch::default();
+        Self { run, watch, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
     }
 
     /// A round begins. `wanted`: the updates of each tier that are enough; empty: all. `began`: the time of day, if known.

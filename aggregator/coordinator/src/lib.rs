@@ -59,6 +59,7 @@
 //!     needs: Needs::default(),
 //!     validate: false,
 //!     best: BestSettings::default(),
+//!     divergence: 10.0,
 //! };
 //! let start = Start {
 //!     run: RunId(1),

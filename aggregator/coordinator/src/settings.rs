@@ -48,6 +48,8 @@ pub struct Settings {
     pub validate: bool,
     /// How the best model is chosen, and when training ends early.
     pub best: BestSettings,
+    /// A training loss of more than this many times the first one ends the run; 0: never.
+    pub divergence: f64,
 }
 
 impl Settings {

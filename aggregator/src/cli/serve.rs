@@ -2,20 +2,26 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use crate::{
+    config::Config,
     run::RunError,
     server::{RunEnd, Server, ServerError},
+    status,
     store::ReportReader,
+    worker::WorkerError,
 };
 use anyhow::{Error, Result, anyhow, bail};
+use common::Code;
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
+use trainer::data::schema::Scaling;
 
 use super::{place::Place, print};
 
@@ -52,7 +58,8 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
+        let server =
+            Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir, &config))?;
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;
@@ -69,9 +76,38 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
                 }
             }
         }
-        server.stop().await.map_err(|failed| advise(failed, dir))?;
-        if over && *exit_when_done { expect_training(&own, dir) } else { Ok(()) }
+        server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
+        if over && *exit_when_done {
+            expect_training(&own, dir)?;
+        }
+        if over { expect_convergence(dir, &config) } else { Ok(()) }
     })
+}
+
+/// Fails if the scores of the final model show that it has diverged.
+fn expect_convergence(dir: &Path, config: &Config) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Status {
+        last_round: Scores,
+    }
+    #[derive(Deserialize)]
+    struct Scores {
+        round: u32,
+        purpose: String,
+        kept: Option<u16>,
+    }
+    let status: Status = serde_json::from_slice(&fs::read(dir.join(status::FILE))?)?;
+    let Scores { round, purpose, kept } = status.last_round;
+    if purpose != "evaluate" || kept != Some(Code::Diverged.number()) {
+        return Ok(());
+    }
+    // The scores have the number of the round that would follow.
+    let before = round.saturating_sub(2);
+    let (code, slower, dir) = (Code::Diverged, slower(dir, config), dir.display());
+    bail!(
+        "{code}: the loss of the final model is many times the first one; go back with `fairtier gateway rollback --dir \
+         {dir} --to {before}`; {slower}"
+    );
 }
 
 /// What a report states about devices that could not train.
@@ -143,11 +179,12 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 }
 
 /// Adds the next step to the error of a run that has stopped.
-fn advise(failed: ServerError, dir: &Path) -> Error {
+fn advise(failed: ServerError, dir: &Path, config: &Config) -> Error {
     let again = match &failed {
         ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
             "free some space, then start again".to_owned()
         }
+        ServerError::Run(RunError::Worker(WorkerError::Diverged { .. })) => slower(dir, config),
         // The error itself states what is affected and what to do.
         ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
         ServerError::Run(RunError::Worker(cause)) => {
@@ -160,6 +197,30 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
         _ => return failed.into(),
     };
     anyhow!("{failed}; {again}")
+}
+
+/// What to do about divergence: scale what is not scaled, or lower the learning rate.
+fn slower(dir: &Path, config: &Config) -> String {
+    let (dir, lr) = (dir.display(), config.training.lr);
+    let lower = format!(
+        "lower training.lr = {lr} in {dir}/fairtier.toml, then continue with `fairtier gateway resume --dir {dir}`"
+    );
+    let Ok(Some(schema)) = config.schema() else {
+        return format!(
+            "training expects inputs of about -1 to 1, and without [data] the gateway does not know theirs: scale them \
+             (`fairtier data schema` proposes how), or {lower}"
+        );
+    };
+    let open = schema.columns.iter().filter(|column| column.kind.scaling() == Some(Scaling::None));
+    let open: Vec<_> = open.take(NAMED).map(|column| format!("`{}`", column.name)).collect();
+    if open.is_empty() {
+        return format!("all columns are scaled: {lower}");
+    }
+    format!(
+        "column {} of [data] has no scaling: if its numbers leave -1 to 1, begin again in another directory with \
+         scaling = \"fleet\"; otherwise {lower}",
+        open.join(", ")
+    )
 }
 
 /// Resolves on SIGINT or SIGTERM.

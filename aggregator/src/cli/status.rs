@@ -205,7 +205,19 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     };
     let rows: Vec<_> = (0..tiers).map(Some).chain([None]).map(row).collect();
     table(text, &rows);
-    if let Some(code) = round["kept"].as_u64() {
+    if !round["errors"].is_null() {
+        let errors = &round["errors"];
+        let by_tier = (0..tiers)
+            .map(|tier| (tier.to_string(), &errors["mae_by_tier"][tier], &errors["r2_by_tier"][tier]));
+        for (name, mae, r2) in by_tier.chain([("all".to_owned(), &errors["mae"], &errors["r2"])]) {
+            let _ = writeln!(text, "tier {name}: MAE {}, R2 {}", figure(mae, "mean"), number(r2, 4));
+        }
+    }
+    if let Some(of) = round["model_of"].as_u64() {
+        let _ = writeln!(text, "the round is refused, the model is that of round {of}: {}", Code::Diverged);
+    } else if let Some(rounds) = round["suspect_rounds"].as_u64() {
+        let _ = writeln!(text, "the round is refused, {rounds} in a row: {}", Code::Diverged);
+    } else if let Some(code) = round["kept"].as_u64() {
         let code = u16::try_from(code).ok().and_then(Code::of);
         let _ = writeln!(
             text,

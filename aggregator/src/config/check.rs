@@ -25,7 +25,7 @@ fn rule(key: &'static str, value: impl Display, holds: bool, why: &'static str) 
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        self.schema()?;
+        self.task()?;
         self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
         let mut rules = training(&self.training, self.run.rounds);
         rules.extend(self.rounds());
@@ -50,6 +50,12 @@ impl Config {
         let give_up = round.give_up_s >= 0.0 && round.give_up_s.is_finite();
         let over_selection = (1.0..=10.0).contains(&round.over_selection);
         vec![
+            rule(
+                "run.divergence",
+                run.divergence,
+                run.divergence == 0.0 || run.divergence > 1.0 && run.divergence.is_finite(),
+                "must be above 1, or 0",
+            ),
             rule("run.rounds", run.rounds, run.rounds < 1 << 27, "must be below 2^27"),
             rule(
                 "round.participation",

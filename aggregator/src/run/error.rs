@@ -38,6 +38,8 @@ pub enum RunError {
     MaxMessage { tier: usize, need: u64, max: u32 },
     #[error("{code}: the model has {model} {what}, the columns of [data] make {schema}: correct [data], or use another model", code = Code::BadConfig)]
     Schema { what: &'static str, model: usize, schema: usize },
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Task(#[from] models::task::TaskError),
     #[error("{code}: [data] is not that of the stored run; use the stored run's, or begin another run with `fairtier gateway run new NAME`", code = Code::BadConfig)]
     OtherSchema,
     #[error("{code}: model.source = \"{source_name}\" has the structure of the stored run's model and other initial weights, so it is another run: begin it with `fairtier gateway run new NAME`, or restore the earlier model.source, seed and start to continue this run", code = Code::WrongModel)]

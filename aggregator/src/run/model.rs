@@ -6,6 +6,7 @@ use common::{Codec, tier::Tier};
 use models::{
     Graph, onnx,
     plan::{CompileError, PlanOptions},
+    task::loss_of_task,
     zoo,
 };
 use strategies::{
@@ -52,7 +53,8 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
     };
     let masks: Vec<_> = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
     let last: Vec<_> = config.model.tiers.iter().map(models::tiers::TierSpec::last).collect();
-    let options = config.plan_options(needs);
+    let stated = config.task()?.map(|task| loss_of_task(&graph, task)).transpose()?;
+    let options = PlanOptions { loss: stated, ..config.plan_options(needs) };
     let unfused = PlanOptions { fused: false, ..options };
     // Layers that share weights need their gradients summed before they are applied.
     let model = match TieredModel::training(graph.clone(), masks.clone(), &last, &options) {

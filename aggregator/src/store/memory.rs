@@ -64,11 +64,11 @@ impl MemoryStore {
         self.run.as_ref().ok_or(StoreError::NotBegun)
     }
 
-    /// Keeps the last models and the best one.
-    fn forget_models(&mut self, committed: u32) {
-        let oldest = (committed + 1).saturating_sub(super::disk::DEFAULT_KEEP_MODELS as u32);
-        let best = self.best.as_ref().map(|best| best.round);
-        self.models.retain(|&round, _| round >= oldest || Some(round) == best);
+    /// Keeps the last models, the best one and one that is spared.
+    fn forget_models(&mut self, committed: u32, spared: Option<u32>) {
+        let oldest = committed.saturating_add(1).saturating_sub(super::disk::DEFAULT_KEEP_MODELS as u32);
+        let kept = [self.best.as_ref().map(|best| best.round), spared];
+        self.models.retain(|&round, _| round >= oldest || kept.contains(&Some(round)));
     }
 
     /// Where the payload of an update is.
@@ -195,7 +195,7 @@ impl Store for MemoryStore {
         }
         self.models.insert(commit.round, commit.parameters.to_vec());
         self.best = commit.best.cloned();
-        self.forget_models(commit.round);
+        self.forget_models(commit.round, commit.spared);
         if let Some(config) = commit.config {
             self.config = Some(config.to_owned());
         }
@@ -215,7 +215,7 @@ impl Store for MemoryStore {
     fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError> {
         self.run()?;
         self.best = Some(best.clone());
-        self.forget_models(self.next_round.saturating_sub(1));
+        self.forget_models(self.next_round.saturating_sub(1), None);
         Ok(())
     }
 

@@ -233,6 +233,26 @@ fn a_repeated_update_does_no_harm() {
 }
 
 #[test]
+fn a_spared_model_is_kept_as_long_as_it_is_spared() {
+    let check = |store: &mut dyn Store| {
+        store.begin_run(&run(), &[0.0; 3]).unwrap();
+        let kept = |store: &dyn Store| -> Vec<u32> {
+            (0..9).filter(|&round| store.parameters(round).unwrap().is_some()).collect()
+        };
+        for (number, spared, expected) in
+            [(1, None, &[0, 1][..]), (2, Some(0), &[0, 1, 2]), (3, Some(0), &[0, 2, 3]), (4, None, &[3, 4])]
+        {
+            store.open_round(&round(number)).unwrap();
+            let (parameters, strategy_state, report, history) = (&[number as f32; 3], &[], "{}", 0);
+            let commit = Commit { round: number, parameters, strategy_state, report, history, spared };
+            store.commit_round(&commit).unwrap();
+            assert_eq!(kept(store), expected, "after round {number}");
+        }
+    };
+    each(check);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     each(|store| {
         started(store);

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use common::Code;
+use coordinator::conductor::Divergence;
 use models::onnx;
 
 use crate::store::{StoreError, is_full};
@@ -23,6 +25,12 @@ pub enum WorkerError {
     Schema(#[from] crate::scales::ScalesError),
     #[error("a report cannot be written as JSON: {0}")]
     Report(#[from] serde_json::Error),
+    #[error(
+        "{code}: {why}; round {round} is refused, and {}",
+        model_of.map_or("the model stays".to_owned(), |of| format!("the model is that of round {of} again")),
+        code = Code::Diverged
+    )]
+    Diverged { round: u32, model_of: Option<u32>, why: Divergence },
     #[error("{path}: {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
 }

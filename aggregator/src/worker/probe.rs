@@ -56,7 +56,8 @@ impl ProbeSamples {
         let inputs = widest.inputs;
         let labels_fit = match widest.loss {
             Loss::Softmax { classes } => samples.classes() <= classes,
-            Loss::Sigmoid | Loss::Squared => true,
+            Loss::Sigmoid => samples.classes() <= 2,
+            Loss::Squared => true,
         };
         if samples.inputs() != inputs as usize || !labels_fit {
             let (got, classes) = (samples.inputs(), samples.classes());

@@ -35,7 +35,9 @@ pub(super) fn once(
         Some(file) => format!("probe = \"{}\"", file.path().display()),
         None => unit.guard.1.clone(),
     };
-    let config = Config::parse(&config(options, fleet, unit.seed, &guard))?;
+    let mut config = Config::parse(&config(options, fleet, unit.seed, &guard))?;
+    // The damage of an attack is measured to the end.
+    config.run.divergence = 0.0;
     let mut engine = Engine::new(registry, &config, fleet.members.clone(), Chances::default(), 1)?;
     if let Some(attack) = unit.row.attack() {
         engine = engine.with_tamper(liar::tamper(attack, fleet.liars.clone(), unit.seed));

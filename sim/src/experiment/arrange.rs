@@ -137,12 +137,15 @@ impl Arrangement {
                 seed: self.seed,
                 start: base.start,
                 tiers: base.fleet.tiers.clone(),
+                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
             run: RunConfig {
                 rounds: base.rounds,
                 min_devices: self.devices.len(),
                 seed: self.seed,
+                // Experiments compare strategies that may diverge; their figures show it.
+                divergence: 0.0,
                 ..RunConfig::default()
             },
             round: RoundConfig {

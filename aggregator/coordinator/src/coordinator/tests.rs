@@ -50,6 +50,7 @@ fn settings(devices: usize) -> Settings {
         needs: Needs::default(),
         validate: false,
         best: BestSettings::default(),
+        divergence: 10.0,
     }
 }
 

@@ -15,8 +15,11 @@ use source::{GuardFields, ListLen, ReportFields, SummaryFields};
 
 mod source;
 
+/// Errors `mae` and `r2` are those of predicted numbers, which have no accuracy. `kept` is the error code for which the model of
+/// the round was not used.
+///
 /// Name of a column, its width in a table, and digits after the decimal point.
-pub const COLUMNS: [(&str, usize, usize); 22] = [
+pub const COLUMNS: [(&str, usize, usize); 25] = [
     ("round", 5, 0),
     ("devices", 7, 0),
     ("refused", 7, 0),
@@ -39,6 +42,9 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("effective_devices", 17, 2),
     ("bytes_up", 10, 0),
     ("bytes_down", 10, 0),
+    ("mae", 10, 4),
+    ("r2", 8, 4),
+    ("kept", 4, 0),
 ];
 
 /// The same of a fairness target: its first knob. The status follows as a word, and what the measurement can resolve.
@@ -102,6 +108,8 @@ impl HistoryRow {
             changes,
             best,
             stopped,
+            errors,
+            kept,
         } = serde_json::from_str(report)?;
         let count = |list: Option<ListLen>| list.map(|ListLen(len)| len as f64);
         let tiers = participation.as_deref();
@@ -117,6 +125,8 @@ impl HistoryRow {
             let mean = |tier: &SummaryFields| tier.mean.filter(|_| tier.has_devices());
             tiers.unwrap_or_default().iter().map(mean).collect()
         };
+        let errors = errors.unwrap_or_default();
+        let mae = errors.mae.filter(SummaryFields::has_devices).and_then(|mae| mae.mean);
         let traffic = traffic.unwrap_or_default();
         let knob = fairness.and_then(|knobs| knobs.into_iter().next()).unwrap_or_default();
         Ok(Self {
@@ -143,6 +153,9 @@ impl HistoryRow {
                 weights.and_then(|weights| weights.effective),
                 traffic.up,
                 traffic.down,
+                mae,
+                errors.r2,
+                kept,
             ],
             fairness: [knob.measured, knob.target, knob.value],
             fairness_status: knob.status,
@@ -312,7 +325,7 @@ mod tests {
         let named: Vec<_> = csv_head(0)
             .split(',')
             .zip(row.csv(0).split(','))
-            .skip(22)
+            .skip(25)
             .map(|(a, b)| format!("{a}={b}"))
             .collect();
         let expected = [

@@ -183,7 +183,8 @@ impl Store for DiskStore {
         }
         let oldest = first_kept(commit.round, options.keep_models);
         let best = commit.best.map(|best| best.round);
-        let _ = self.models.sweep(|round| round >= oldest || Some(round) == best);
+        let _ =
+            self.models.sweep(|round| round >= oldest || Some(round) == best || Some(round) == commit.spared);
         // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
@@ -193,7 +194,7 @@ impl Store for DiskStore {
 
     fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError> {
         let oldest = first_kept(self.begun()?.next_round.saturating_sub(1), self.options.keep_models);
-        self.ledger.write(|txn| keep_models(txn, oldest, Some(best)))?;
+        self.ledger.write(|txn| keep_models(txn, oldest, Some(best), None))?;
         // A file that stays is removed on the next start.
         let _ = self.models.sweep(|round| round >= oldest || round == best.round);
         Ok(())
@@ -247,7 +248,7 @@ fn write_commit(
     }
     drop(meta);
     insert_model(txn, commit.round, model)?;
-    keep_models(txn, first_kept(commit.round, options.keep_models), commit.best)?;
+    keep_models(txn, first_kept(commit.round, options.keep_models), commit.best, commit.spared)?;
     let report = ledger::add_checksum(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     let mut reports = txn.open_table(REPORTS)?;
     reports.insert(commit.round, report.as_slice())?;
@@ -262,10 +263,15 @@ fn write_commit(
 }
 
 /// Names the best model, and forgets those that are neither it nor among the last ones.
-fn keep_models(txn: &WriteTransaction, oldest: u32, best: Option<&BestModel>) -> Result<(), LedgerError> {
+fn keep_models(
+    txn: &WriteTransaction,
+    oldest: u32,
+    best: Option<&BestModel>,
+    spared: Option<u32>,
+) -> Result<(), LedgerError> {
     extras::write_best(&mut txn.open_table(META)?, best)?;
-    let best = best.map(|best| best.round);
-    txn.open_table(MODELS)?.retain(|round, _| round >= oldest || Some(round) == best)?;
+    let kept = [best.map(|best| best.round), spared];
+    txn.open_table(MODELS)?.retain(|round, _| round >= oldest || kept.contains(&Some(round)))?;
     Ok(())
 }
 

@@ -87,6 +87,16 @@ pub fn score<T: Float>(
     Ok(loss::score(plan.info(), part(arena, logits), truth)?)
 }
 
+/// The outputs of the first `rows` samples.
+pub(super) fn predictions<'a, T: Float>(
+    plan: Plan<'_>,
+    arena: &'a [T],
+    rows: usize,
+) -> Result<&'a [T], TrainError> {
+    check(plan, arena.len(), rows)?;
+    Ok(part(arena, span(plan.info().logits, outputs(plan, rows))))
+}
+
 /// Like [`score`] for one row.
 pub(super) fn score_row<T: Float>(
     plan: Plan<'_>,

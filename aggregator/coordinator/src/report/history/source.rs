@@ -34,6 +34,16 @@ pub(super) struct ReportFields<'a> {
     pub changes: Option<Vec<ConfigChange>>,
     pub best: Option<BestModel>,
     pub stopped: Option<String>,
+    pub errors: Option<ErrorFields>,
+    pub kept: Option<f64>,
+}
+
+/// Errors of predicted numbers.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ErrorFields {
+    pub mae: Option<SummaryFields>,
+    pub r2: Option<f64>,
 }
 
 /// Of one tier.

@@ -185,6 +185,15 @@ impl Scaling {
         }
     }
 
+    /// One step of a scaled number, before scaling.
+    pub fn unit(self) -> f32 {
+        match self {
+            Self::None | Self::Fleet => 1.0,
+            Self::Standard { deviation, .. } => deviation,
+            Self::Range { min, max } => max - min,
+        }
+    }
+
     /// The mean of the column, before scaling.
     fn mean(self) -> Option<f32> {
         match self {

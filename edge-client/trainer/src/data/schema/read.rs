@@ -54,7 +54,9 @@ impl Table {
     pub fn samples(self, schema: &Schema, path: &Path) -> Result<Samples, LoadError> {
         let samples = match schema.task {
             Task::Regression => {
+                let units = schema.targets().map(|(_, scaling)| scaling.unit()).collect();
                 Samples::with_values(self.features, self.values, self.inputs, schema.outputs())
+                    .map(|samples| samples.with_units(units))
             }
             Task::Classification | Task::Binary => Samples::new(self.features, self.labels, self.inputs),
         };
