@@ -1,7 +1,7 @@
 //! What an operator may lose or mix up over a fleet's runs: the best model, the reason of an early end, two runs in one
 //! directory, and rounds that a reader of `status --follow` misses.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use fleet::{
     gateway::{Gateway, lasting_address},
@@ -182,16 +182,13 @@ fn two_runs_one_after_the_other_serve_the_devices_that_stay_connected() {
     serving.process.terminate();
     serving.process.succeed();
     let reports = json(&gateway, &["history"]);
+    let mut names = BTreeSet::new();
     for report in reports.as_array().unwrap() {
-        let names: Vec<_> = report["devices"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|line| line["device"].as_str().unwrap())
-            .collect();
-        assert_eq!(names, ["cam-0", "cam-1"], "{report}");
+        let devices = report["devices"].as_array().unwrap();
+        names.extend(devices.iter().map(|line| line["device"].as_str().unwrap()));
         assert_eq!(report["refused"], Value::Array(vec![]), "{report}");
     }
+    assert_eq!(names, BTreeSet::from(["cam-0", "cam-1"]));
     let list = json(&gateway, &["run", "list"]);
     let row = |at: usize| (list[at]["run"].as_str().unwrap(), list[at]["active"].as_bool().unwrap());
     assert_eq!((row(0), row(1)), (("default", false), ("second", true)), "{list}");
@@ -248,7 +245,7 @@ fn a_model_with_other_weights_is_another_run() {
 
 #[test]
 fn a_follower_prints_each_round_once_while_the_gateway_is_killed_and_started_again() {
-    const ROUNDS: u64 = 60;
+    const ROUNDS: u64 = 200;
     let gateway = Gateway::new(&format!("run = {{ rounds = {ROUNDS}, min_devices = 1 }}"), &["cam-0"]);
     let mut text = start(&gateway, &["status", "--follow"]);
     let mut lines = start(&gateway, &["status", "--follow", "--format", "json"]);

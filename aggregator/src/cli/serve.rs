@@ -66,7 +66,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
         if over {
-            info!("the run is over and has its final scores; raise run.rounds to continue");
+            info!("the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early");
         } else {
             tokio::select! {
                 () = &mut stop => info!("stopping"),

@@ -4,6 +4,7 @@
 //! All four are keys of the ledger's `meta`. A store of an older format has none of them.
 
 use redb::{ReadableTable, Table, WriteTransaction};
+use serde::Deserialize;
 
 use super::{
     BestModel,
@@ -84,9 +85,26 @@ pub(super) fn add(txn: &WriteTransaction) -> Result<(), LedgerError> {
     Extras { weights, ..Extras::default() }.write(&mut meta)
 }
 
-/// After a rollback to a round: what is left of the best model.
-pub(super) fn after_rollback(best: Option<BestModel>, to: u32) -> Option<BestModel> {
-    let best = best.filter(|best| best.round <= to)?;
-    // The models after it that stay were measured; that of round `to` is measured again.
-    Some(BestModel { unimproved: best.unimproved.min((to - best.round).saturating_sub(1)), ..best })
+/// After a rollback to a round: the best model that is left. `report`: that of the round. `kept`: rounds whose models are.
+pub(super) fn after_rollback(
+    best: Option<BestModel>,
+    to: u32,
+    report: Option<&str>,
+    kept: &[u32],
+) -> Option<BestModel> {
+    #[derive(Deserialize)]
+    struct Recorded {
+        best: Option<BestModel>,
+    }
+    match best? {
+        // The models after it that stay were measured; that of round `to` is measured again.
+        best if best.round <= to => {
+            Some(BestModel { unimproved: best.unimproved.min((to - best.round).saturating_sub(1)), ..best })
+        }
+        // The best one of that time, if it has stayed.
+        _ => {
+            let recorded = serde_json::from_str::<Recorded>(report?).ok()?.best;
+            recorded.filter(|best| best.round <= to && kept.contains(&best.round))
+        }
+    }
 }

@@ -143,11 +143,12 @@ impl DiskStore {
             return Err(StoreError::NoModel { round: to, kept });
         }
         // Read before anything is undone: a damaged model cannot be the target.
-        let parameters = store.parameters(to)?.ok_or(StoreError::NoModel { round: to, kept })?;
+        let parameters = store.parameters(to)?;
+        let parameters = parameters.ok_or_else(|| StoreError::NoModel { round: to, kept: kept.clone() })?;
         meta.run.model.expect_len(&parameters)?;
-        let best = extras::after_rollback(meta.extras.best, to);
         // Durable before the ledger forgets them.
         let SetAside { path: reports, last } = store.set_aside(from, to)?;
+        let best = extras::after_rollback(meta.extras.best, to, last.as_deref(), &kept);
         store.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
             meta.insert("next", ledger::encode("next", &to.saturating_add(1))?.as_slice())?;

@@ -196,7 +196,7 @@ impl Conductor {
         self.note_best(self.run.committed, &report);
         if let (Some(stop), Some(best)) = (stop, &mut self.run.best) {
             // Training does not go on because the model with which it ended is the best one.
-            best.unimproved = best.unimproved.max(stop.unimproved);
+            best.unimproved = stop.unimproved;
         }
         report.stopped = self.early_stop().map(|stop| stop.to_string());
         report.best.clone_from(&self.run.best);

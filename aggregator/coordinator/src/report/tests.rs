@@ -38,6 +38,7 @@ fn closed() -> ClosedExchange {
         lr: 0.1,
         opened: Instant::from_millis(1000),
         closed: Instant::from_millis(3500),
+        at: None,
         delivered: vec![
             (id("a"), tier(0), scalars(10, 9, Some(0.3))),
             (id("b"), tier(0), scalars(20, 8, Some(0.1))),

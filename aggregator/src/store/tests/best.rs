@@ -14,7 +14,8 @@ fn best(round: u32, unimproved: u32) -> BestModel {
 /// Commits a round whose best model is this one.
 fn commit_best(store: &mut dyn Store, number: u32, best: Option<&BestModel>) {
     store.open_round(&round(number)).unwrap();
-    let (parameters, report) = ([number as f32; 3], format!("{{\"round\":{number}}}"));
+    let parameters = [number as f32; 3];
+    let report = serde_json::json!({ "round": number, "best": best }).to_string();
     let commit =
         Commit { round: number, parameters: &parameters, report: &report, best, ..Commit::default() };
     store.commit_round(&commit).unwrap();
@@ -102,7 +103,7 @@ fn the_best_model_survives_a_restart_and_is_verified() {
 }
 
 #[test]
-fn a_rollback_keeps_the_best_model_or_forgets_it() {
+fn a_rollback_keeps_the_best_model_or_goes_back_to_an_earlier_one() {
     for (to, left, models) in [
         (6, Some(best(3, 2)), vec![3, 5, 6]),
         (5, Some(best(3, 1)), vec![3, 5]),
@@ -133,8 +134,19 @@ fn a_rollback_keeps_the_best_model_or_forgets_it() {
     commit_best(&mut store, 5, Some(&best(4, 0)));
     store.set_best(&best(5, 0)).unwrap();
     drop(store);
-    assert_eq!(DiskStore::rollback(dir.path(), 4).unwrap().best, None, "the best one is undone");
+    // Round 5 is undone; the best one of round 4 was dropped since.
+    assert_eq!(DiskStore::rollback(dir.path(), 4).unwrap().best, None);
     assert_eq!(DiskStore::verify(dir.path()).unwrap().best, None);
+
+    let dir = TempDir::new().unwrap();
+    let mut store = DiskStore::open(dir.path(), Options { keep_models: 9, ..Options::default() }).unwrap();
+    store.begin_run(&run(), &[0.0; 3]).unwrap();
+    for number in 1..=6 {
+        commit_best(&mut store, number, Some(&best(number - 1, 0)));
+    }
+    drop(store);
+    assert_eq!(DiskStore::rollback(dir.path(), 3).unwrap().best, Some(best(2, 0)), "as after round 3");
+    assert_eq!(DiskStore::verify(dir.path()).unwrap().best, Some(best(2, 0)));
 }
 
 /// The commit of a round fails: the best model is the one before, and its file is there.
