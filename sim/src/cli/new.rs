@@ -40,6 +40,7 @@ pub fn run(args: &NewArgs) -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{self, LoadedExperiment, RunOptions};
 
     #[test]
     fn a_template_is_written_once_and_runs() {
@@ -52,8 +53,26 @@ mod tests {
         let error = run(&NewArgs { name }).unwrap_err().to_string();
         assert!(error.contains("mine.toml is there already"), "{error}");
         assert!(std::fs::read_to_string(&path).unwrap().ends_with("# mine\n"));
-        let open =
-            crate::experiment::LoadedExperiment::open(&path.to_string_lossy(), "quick", &["rounds=1".into()]);
+        let open = LoadedExperiment::open(&path.to_string_lossy(), "quick", &["rounds=1".into()]);
         assert_eq!(open.unwrap().settings.len(), 2);
+    }
+
+    #[test]
+    fn the_template_runs_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("mine");
+        super::run(&NewArgs { name: name.clone() }).unwrap();
+        let path = name.with_extension("toml");
+        let loaded = LoadedExperiment::open(&path.to_string_lossy(), "quick", &[]).unwrap();
+        let options = RunOptions {
+            out: dir.path().join("results"),
+            data: None,
+            threads: 1,
+            registry: strategies::Registry::standard(),
+            twin: false,
+        };
+        let ran = experiment::run(&loaded, &options, &mut |_| {}).unwrap();
+        assert_eq!(ran.units.len(), 2);
+        assert!(ran.units.iter().all(|unit| unit.last.accuracy.mean > 0.3 && !unit.diverged()));
     }
 }

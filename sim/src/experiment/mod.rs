@@ -52,8 +52,8 @@ pub(crate) use compare::{ResultsPath, compare};
 pub use reference::{KeyTable, keys};
 
 pub(crate) use list::ALL;
-pub(crate) use source::data_of;
 pub(crate) use price::{Price, PriceLine, prices};
+pub(crate) use source::data_of;
 pub(crate) use summary::summary;
 pub(crate) use sweep::sweep;
 pub(crate) use words::{checks, targets};

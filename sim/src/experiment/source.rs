@@ -57,7 +57,8 @@ impl SchemaSpec {
 /// What each setting of a record is trained and tested on, by its id; empty if its text is no experiment of this version.
 pub(crate) fn data_of(record: &ExperimentRecord) -> BTreeMap<String, String> {
     let table = record.toml.parse::<toml::Table>().ok();
-    let loaded = table.and_then(|table| LoadedExperiment::of(&record.experiment, &record.profile, table).ok());
+    let loaded =
+        table.and_then(|table| LoadedExperiment::of(&record.experiment, &record.profile, table).ok());
     let settings = loaded.iter().flat_map(|loaded| &loaded.settings);
     let mut all: BTreeMap<String, String> =
         settings.map(|setting| (setting.id.clone(), setting.base.data.about())).collect();
@@ -78,7 +79,8 @@ impl DataSpec {
             _ => self.set.clone(),
         };
         let mut parts = vec![source, self.partition.to_string()];
-        let mut add = |name: &str, value: Option<String>| parts.extend(value.map(|value| format!("{name} {value}")));
+        let mut add =
+            |name: &str, value: Option<String>| parts.extend(value.map(|value| format!("{name} {value}")));
         add("clients", self.clients.map(|clients| clients.to_string()));
         add("testing", self.testing.map(|testing| serde_json::json!(testing).to_string()));
         add("test", self.test.as_ref().map(|path| path.display().to_string()));

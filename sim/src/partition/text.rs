@@ -22,9 +22,18 @@ pub const FORMS: [(&str, &str); 12] = [
     ("dirichlet:ALPHA", "Dirichlet shares of each class; every device gets samples"),
     ("dirichlet-free:ALPHA", "the same, but devices may get none"),
     ("natural:TRAIN:TEST", "natural clients of a known set with at least so many samples"),
-    ("column:NAME", "one device for each value of a column or array of your own data; with `clients`, values are grouped"),
-    ("file:PATH", "a CSV file with the columns `row` (from 1) and `device` names the device of every training sample"),
-    ("groups:PERCENT/PERCENT,...", "percentages per device, one list per group; also low, medium, high. `strata:` does the same for the natural division of a source"),
+    (
+        "column:NAME",
+        "one device for each value of a column or array of your own data; with `clients`, values are grouped",
+    ),
+    (
+        "file:PATH",
+        "a CSV file with the columns `row` (from 1) and `device` names the device of every training sample",
+    ),
+    (
+        "groups:PERCENT/PERCENT,...",
+        "percentages per device, one list per group; also low, medium, high. `strata:` does the same for the natural division of a source",
+    ),
 ];
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 use std::{fmt::Write, fs, path::Path};
 
 use super::*;
+use crate::results::ExperimentRecord;
 
 /// Forty samples of three sites; the label follows the sign of `x`.
 fn csv() -> String {
@@ -136,4 +137,151 @@ fn arrays_and_an_own_model_beside_the_experiment() {
     assert_eq!(ran.units[0].last.devices.len(), 2);
     let error = run_own(dir.path(), data, "net.onnx").unwrap_err();
     assert!(error.contains("net.onnx"), "{error}");
+}
+
+/// Samples of two classes as one of the files that need no schema.
+fn write_pair(dir: &Path) {
+    use common::npy::{Array, Data};
+    let x: Vec<f32> = (0..80).map(|at| (at % 8) as f32 - 3.5).collect();
+    let y: Vec<i64> = (0..20).map(|at| at % 2).collect();
+    fs::write(dir.join("x.npy"), Array::new(&[20, 4], Data::F32(x)).unwrap().write()).unwrap();
+    fs::write(dir.join("y.npy"), Array::new(&[20], Data::I64(y)).unwrap().write()).unwrap();
+    let image = |at: u8| [at % 2 * 200, 10, at, 3];
+    let mut images = vec![0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2];
+    images.extend((0..20).flat_map(image));
+    let mut labels = vec![0, 0, 8, 1, 0, 0, 0, 20];
+    labels.extend((0..20).map(|at| at % 2));
+    fs::write(dir.join("images.idx"), images).unwrap();
+    fs::write(dir.join("labels.idx"), labels).unwrap();
+}
+
+#[test]
+fn pairs_of_files_are_divided_by_generated_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    write_pair(dir.path());
+    for data in ["npy = 'x.npy', labels = 'y.npy'", "idx = 'images.idx', labels = 'labels.idx'"] {
+        for partition in ["iid", "dominant:0.8", "shards:2", "pat:1", "dirichlet:5"] {
+            let data = format!("{data}, partition = '{partition}', clients = 2, testing = 0.2");
+            let ran =
+                run_own(dir.path(), &data, "mlp:in-4-out").unwrap_or_else(|error| panic!("{data}: {error}"));
+            let devices = &ran.units[0].last.devices;
+            assert_eq!(devices.len(), 2, "{data}");
+            let samples: u32 = devices.iter().map(|device| device.train_samples + device.test_samples).sum();
+            assert!(samples > 0 && samples <= 20, "{data}: {samples}");
+        }
+    }
+    for (data, problem) in [
+        ("npy = 'x.npy', clients = 2", "`labels` names the labels of an .npy or IDX file"),
+        ("npy = 'x.npy', labels = 'y.npy', partition = 'column:site'", "other formats have no columns"),
+        ("npz = 'x.npy', clients = 2", "x.npy"),
+        ("idx = 'images.idx', labels = 'labels.idx', label = 'y', clients = 2", "`label` is for CSV files"),
+        ("idx = 'images.idx', labels = 'labels.idx', clients = 30", "30 clients cannot share 20 samples"),
+    ] {
+        let error = run_own(dir.path(), data, "mlp:in-4-out").unwrap_err();
+        assert!(error.contains(problem), "{data}: {error}");
+    }
+}
+
+#[test]
+fn raw_scales_do_not_stop_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = "income,age,class\n".to_owned();
+    for at in 0..200 {
+        let income = 20_000 + at * 37 % 200 * 300;
+        writeln!(text, "{income},{},{}", at % 70, if income > 50_000 { "rich" } else { "poor" }).unwrap();
+    }
+    fs::write(dir.path().join("data.csv"), text).unwrap();
+    let data = "csv = 'data.csv', label = 'class', clients = 4, testing = 0.25";
+    let mut loaded = open(dir.path(), data, "mlp:in-8-out").unwrap();
+    for setting in &mut loaded.settings {
+        setting.base.rounds = 20;
+    }
+    let options = RunOptions {
+        out: dir.path().join("results"),
+        data: None,
+        threads: 1,
+        registry: strategies::Registry::standard(),
+        twin: false,
+    };
+    let ran = run(&loaded, &options, &mut |_| {}).unwrap();
+    let last = &ran.units[0].last;
+    assert!(last.accuracy.mean > 0.85 && !ran.units[0].diverged(), "{}", last.accuracy.mean);
+}
+
+#[test]
+fn a_diverged_run_has_results_and_is_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), csv().replace("1.", "100000.")).unwrap();
+    let schema = "schema = { task = 'classification', extra = 'ignore', columns = [{ name = 'x', type = 'number' }, { name = 'class', type = 'label', classes = ['no', 'yes'] }] }";
+    let data = format!("csv = 'data.csv', clients = 4, testing = 0.25, {schema}");
+    let mut loaded = open(dir.path(), &data, "mlp:in-8-out").unwrap();
+    for setting in &mut loaded.settings {
+        setting.base.rounds = 6;
+        setting.base.training.lr = 1e6;
+    }
+    let options = RunOptions {
+        out: dir.path().join("results"),
+        data: None,
+        threads: 1,
+        registry: strategies::Registry::standard(),
+        twin: false,
+    };
+    let ran = run(&loaded, &options, &mut |_| {}).unwrap();
+    assert!(ran.units[0].diverged(), "{:?}", ran.units[0].last.loss);
+}
+
+#[test]
+fn a_site_with_one_sample_and_a_group_without_any_are_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), format!("{}9.5,red,island,yes\n", csv())).unwrap();
+    let schema = "schema = { task = 'classification', columns = [{ name = 'x', type = 'number' }, \
+                  { name = 'colour', type = 'attribute', levels = ['red', 'blue', 'green'] }, { name = 'site', type = 'ignored' }, \
+                  { name = 'class', type = 'label', classes = ['no', 'yes'] }] }";
+    let data = format!("csv = 'data.csv', partition = 'column:site', testing = 0.25, {schema}");
+    let ran = run_own(dir.path(), &data, "mlp:in-4-out").unwrap();
+    let last = &ran.units[0].last;
+    let island = last.devices.iter().find(|device| device.device == "island").unwrap();
+    assert_eq!((island.train_samples, island.test_samples), (1, 0));
+    // A device without test samples has no part in the mean.
+    let tested: Vec<f64> =
+        last.devices.iter().filter(|device| device.test_samples > 0).map(|device| device.loss).collect();
+    let mean = tested.iter().sum::<f64>() / tested.len() as f64;
+    assert!((last.loss.mean - mean).abs() < 1e-9, "{} {mean}", last.loss.mean);
+    assert!(last.groups.as_ref().is_some_and(|groups| groups.dp.is_finite()));
+}
+
+#[test]
+fn a_regression_is_refused_with_the_way_to_run_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), "x,price\n1,2.5\n2,3.5\n").unwrap();
+    let schema = "schema = { task = 'regression', columns = [{ name = 'x', type = 'number' }, { name = 'price', type = 'target' }] }";
+    let error =
+        run_own(dir.path(), &format!("csv = 'data.csv', clients = 2, {schema}"), "mlp:in-4-1").unwrap_err();
+    assert!(error.contains("regression") && error.contains("fairtier gateway init"), "{error}");
+}
+
+#[test]
+fn a_broken_cell_is_named_with_line_and_column() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), csv()).unwrap();
+    let broken = csv().replacen("red,north,no", "red,north,maybe", 1);
+    fs::write(dir.path().join("test.csv"), broken).unwrap();
+    let data = "csv = 'data.csv', test = 'test.csv', label = 'class', clients = 2";
+    let error = run_own(dir.path(), data, "mlp:in-4-out").unwrap_err();
+    assert!(error.contains("test.csv:2: column 4 (`class`)") && error.contains("maybe"), "{error}");
+}
+
+#[test]
+fn comparable_settings_have_the_same_data() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), csv()).unwrap();
+    let loaded =
+        open(dir.path(), "csv = 'data.csv', label = 'class', partition = 'column:site'", "mlp:in-4-out");
+    let data = super::super::data_of(&loaded.unwrap().record());
+    assert_eq!(data.get("plain").map(String::as_str), Some("data.csv, column:site"));
+    let unreadable = ExperimentRecord {
+        toml: "?".into(),
+        ..open(dir.path(), "set = 'digits', clients = 2", "digits-mlp").unwrap().record()
+    };
+    assert!(super::super::data_of(&unreadable).is_empty());
 }

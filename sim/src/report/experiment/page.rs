@@ -240,8 +240,9 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
 /// The plot of every device's loss.
 fn losses(experiment: &ExperimentDigest) -> Element {
     let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
-    let caption =
-        format!("Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers} Dots at the right edge may lie beyond it.");
+    let caption = format!(
+        "Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers} Dots at the right edge may lie beyond it."
+    );
     el("figure").class("wide").with(plots::losses(experiment)).with(el("figcaption").text(caption))
 }
 

@@ -91,7 +91,8 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
         let cells = experiment.figures.iter().map(|name| match setting.figure(name) {
             Some(spread) => {
                 let cell = el("td").set("data-value", spread.mean).text(figure::show_spread(name, spread));
-                let best = experiment.scales(setting) && best(experiment, &setting.data, name) == Some(spread.mean);
+                let best =
+                    experiment.scales(setting) && best(experiment, &setting.data, name) == Some(spread.mean);
                 if best { cell.class("best") } else { cell }
             }
             None => el("td").class("soft").text("–"),
@@ -123,7 +124,8 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
 /// The best of the settings with these data; `None` if the figure has no better direction, or all values are equal.
 fn best(experiment: &ExperimentDigest, data: &str, name: &str) -> Option<f64> {
     let same = |setting: &&SettingDigest| setting.data == data && experiment.scales(setting);
-    let means = || experiment.settings.iter().filter(same).filter_map(|setting| Some(setting.figure(name)?.mean));
+    let means =
+        || experiment.settings.iter().filter(same).filter_map(|setting| Some(setting.figure(name)?.mean));
     let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
     let judged = !matches!(name, "groups.constant" | "gaps.min");
     (judged && low < high).then_some(if figure::high_is_good(name) { high } else { low })
@@ -212,7 +214,8 @@ pub fn settings(experiment: &ExperimentDigest) -> Element {
             .with(el("td").text(gini))
             .with(el("td").text(number::seconds(setting.seconds)))
     };
-    let names = ["Setting", "Strategy", "Parameters as used", "Data", "Seeds", "Gini of accuracy", "Wall time"];
+    let names =
+        ["Setting", "Strategy", "Parameters as used", "Data", "Seeds", "Gini of accuracy", "Wall time"];
     let body = el("tbody").all(experiment.settings.iter().map(row));
     scroll("Settings", el("table").with(head(&names)).with(body))
 }

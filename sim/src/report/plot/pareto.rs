@@ -43,7 +43,9 @@ pub struct Axes<'a> {
 pub fn front<'a, 'b>(points: &'b [ParetoPoint<'a>]) -> Vec<&'b ParetoPoint<'a>> {
     let beats = |a: &ParetoPoint<'_>, b: &ParetoPoint<'_>| {
         a.data == b.data
-            && a.unfair.0 <= b.unfair.0 && a.good.0 >= b.good.0 && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
+            && a.unfair.0 <= b.unfair.0
+            && a.good.0 >= b.good.0
+            && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
     };
     let mut front: Vec<&ParetoPoint<'_>> =
         points.iter().filter(|point| !points.iter().any(|other| beats(other, point))).collect();
@@ -63,9 +65,8 @@ pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
             None => fronts.push((point.data, vec![corner])),
         }
     }
-    let front = |(_, corners): &(&str, Vec<String>)| {
-        el("polyline").class("front").set("points", corners.join(" "))
-    };
+    let front =
+        |(_, corners): &(&str, Vec<String>)| el("polyline").class("front").set("points", corners.join(" "));
     let names: Vec<&str> = best.iter().map(|point| point.name).collect();
     let about = format!(
         "{} against {}. Not beaten in both by any other: {}.",

@@ -123,8 +123,12 @@ mod tests {
 
     #[test]
     fn quartiles() {
-        let row =
-            SpreadRow { index: 0, name: "a", scales: true, devices: (0..=20).map(|value| (0, f64::from(value))).collect() };
+        let row = SpreadRow {
+            index: 0,
+            name: "a",
+            scales: true,
+            devices: (0..=20).map(|value| (0, f64::from(value))).collect(),
+        };
         assert_eq!(quantiles(&row), Some([1.0, 5.0, 10.0, 15.0, 19.0]));
         assert_eq!(quantiles(&SpreadRow { devices: vec![], ..row }), None);
     }
