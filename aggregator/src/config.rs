@@ -386,7 +386,8 @@ impl Config {
         let mut config = Self::parse(&text)?;
         // The path of a model file is relative to the configuration that names it.
         let beside = path.parent().map(|dir| dir.join(&config.model.source));
-        if let Some(file) = beside.filter(|file| file.is_file()) {
+        let is_path = config.model.source.ends_with(".onnx");
+        if let Some(file) = beside.filter(|file| is_path || file.is_file()) {
             config.model.source = file.to_string_lossy().into_owned();
         }
         if let (Some(dir), false) = (path.parent(), config.guard.probe.as_os_str().is_empty()) {

@@ -23,7 +23,7 @@ mod saved;
 
 pub use error::RunError;
 use model::{check_fixed_tiers, check_schema};
-pub use model::{open_method, open_model};
+pub use model::{open_graph, open_method, open_model};
 pub use saved::fingerprint;
 
 /// A Coordinator and the worker that carries out what it asks for.

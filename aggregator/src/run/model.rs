@@ -22,8 +22,8 @@ use trainer::data::schema::METADATA_KEY;
 use super::RunError;
 use crate::config::{Config, Start};
 
-/// The model under its tiers, and its initial parameters.
-pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), RunError> {
+/// The model of a configuration without tiers, and its initial parameters.
+pub fn open_graph(config: &Config) -> Result<(Graph, Vec<f32>), RunError> {
     let source = &config.model.source;
     let (graph, mut parameters) = match zoo::build(source, config.model.seed) {
         Some(built) => built,
@@ -48,6 +48,12 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
             layers => return Err(RunError::ZeroStart { layers }),
         }
     }
+    Ok((graph, parameters))
+}
+
+/// The model under its tiers, and its initial parameters.
+pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), RunError> {
+    let (graph, parameters) = open_graph(config)?;
     let mask = |(tier, spec): (usize, &models::tiers::TierSpec)| {
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };

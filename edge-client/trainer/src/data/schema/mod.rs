@@ -38,7 +38,7 @@ pub use cell::FieldError;
 pub use check::SchemaError;
 pub use header::HeaderError;
 pub use propose::{Proposal, ProposeError, ProposeOptions};
-pub use read::{Table, Targets, read, read_from};
+pub use read::{Table, Targets, read, read_from, read_with_column};
 pub use survey::{ColumnSurvey, Finding, NumberRange, Survey, fleet_moments, survey, survey_any};
 pub use text::{SchemaText, TextError};
 pub use window::{Layout, Window};
