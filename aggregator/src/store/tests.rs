@@ -514,7 +514,7 @@ fn a_format_that_is_too_old_or_too_new_is_refused_and_left_as_it_is() {
         ];
         for error in errors {
             assert!(
-                matches!(error, StoreError::Format { found: it, known: 5, .. } if it == found),
+                matches!(error, StoreError::Format { found: it, known: migrate::FORMAT, .. } if it == found),
                 "{error}"
             );
             assert!(error.to_string().contains(next), "{error}");

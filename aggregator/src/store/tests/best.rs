@@ -32,7 +32,7 @@ fn the_best_model_stays_until_another_one_is_better() {
         commit_best(store, 1, None);
         commit_best(store, 2, Some(&best(1, 0)));
         for number in 3..=9 {
-            commit_best(store, number, Some(&best(1, number - 2)));
+            commit_best(store, number, Some(&best(1, number.saturating_sub(2))));
         }
         assert_eq!(kept(store), [1, 8, 9]);
         assert_eq!(store.parameters(1).unwrap(), Some(vec![1.0; 3]));
@@ -77,7 +77,7 @@ fn the_best_model_survives_a_restart_and_is_verified() {
     let mut store = disk(&dir);
     store.begin_run(&run(), &[0.0; 3]).unwrap();
     for number in 1..=6 {
-        commit_best(&mut store, number, (number > 1).then_some(&best(1, number - 2)));
+        commit_best(&mut store, number, (number > 1).then_some(&best(1, number.saturating_sub(2))));
     }
     drop(store);
     let found = DiskStore::verify(dir.path()).unwrap();
@@ -113,7 +113,7 @@ fn a_rollback_keeps_the_best_model_or_goes_back_to_an_earlier_one() {
         let mut store = disk(&dir);
         store.begin_run(&run(), &[0.0; 3]).unwrap();
         for number in 1..=6 {
-            commit_best(&mut store, number, (number > 3).then_some(&best(3, number - 4)));
+            commit_best(&mut store, number, (number > 3).then_some(&best(3, number.saturating_sub(4))));
         }
         drop(store);
         let done = DiskStore::rollback(dir.path(), to).unwrap();
@@ -156,7 +156,7 @@ fn a_commit_that_fails_changes_no_best_model() {
     let mut store = disk(&dir);
     store.begin_run(&run(), &[0.0; 3]).unwrap();
     for number in 1..=4 {
-        commit_best(&mut store, number, (number > 1).then_some(&best(1, number - 2)));
+        commit_best(&mut store, number, (number > 1).then_some(&best(1, number.saturating_sub(2))));
     }
     store.open_round(&round(5)).unwrap();
     let models = dir.path().join("models");
