@@ -86,7 +86,7 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Admission {
     state: Arc<Mutex<State>>,
     pub renewals: Arc<Renewals>,
@@ -147,6 +147,20 @@ impl Admission {
             refusals: Refusals::default(),
         };
         Self { state: Arc::new(Mutex::new(state)), renewals: Arc::default() }
+    }
+
+    /// Changes the limits. Open connections stay, also beyond them.
+    pub fn limit(&self, limits: Limits) {
+        let mut state = lock(&self.state);
+        let unproven = budget::percent(limits.connections, POLICY.unproven).max(POLICY.min_unproven);
+        state.handshakes.resize(limits.handshakes);
+        state.unproven.resize(unproven);
+        state.limits = limits;
+    }
+
+    /// Refusals by reason since the start.
+    pub fn refused(&self) -> Vec<(Refusal, u64)> {
+        lock(&self.state).refusals.totals().collect()
     }
 
     /// Decides about a handshake. `validated`: the address has answered a Retry.

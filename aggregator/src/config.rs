@@ -14,6 +14,7 @@ use common::{
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use coordinator::{Settings, pacing::Deadlines};
@@ -29,9 +30,11 @@ use trainer::data::schema::{Schema, SchemaText, TextError};
 mod check;
 mod edit;
 mod keys;
+mod schema;
 
 pub use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
+pub use schema::{schema, schema_text};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -53,7 +56,7 @@ pub enum ConfigError {
     Value { key: &'static str, value: String, why: &'static str },
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub model: ModelConfig,
@@ -61,29 +64,34 @@ pub struct Config {
     pub fairness: FairnessSettings,
     pub run: RunConfig,
     pub round: RoundConfig,
+    #[schemars(with = "schema::GuardText")]
     pub guard: GuardConfig,
     pub training: TrainingConfig,
     pub wire: WireConfig,
     pub server: ServerConfig,
     pub store: StoreConfig,
     pub report: ReportConfig,
+    pub log: LogConfig,
+    #[schemars(with = "schema::DevicesText")]
     pub devices: BTreeMap<DeviceId, Tier>,
     /// What the columns of the devices' files mean.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DataText")]
     pub data: Option<SchemaText>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
     pub source: String,
     pub seed: u64,
     pub start: Start,
+    #[schemars(with = "Vec<schema::TierText>")]
     pub tiers: Vec<TierSpec>,
 }
 
 /// The weights that a run begins with.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
     /// Those drawn from the seed, or stored in the file.
@@ -93,14 +101,14 @@ pub enum Start {
     Zero,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StrategyConfig {
     pub name: String,
     pub params: serde_json::Map<String, serde_json::Value>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
     pub rounds: u32,
@@ -108,7 +116,7 @@ pub struct RunConfig {
     pub seed: u64,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoundConfig {
     pub participation: f64,
@@ -119,7 +127,7 @@ pub struct RoundConfig {
     pub arrivals_per_s: f64,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
     pub epochs: u16,
@@ -135,7 +143,7 @@ pub struct TrainingConfig {
 }
 
 /// Which loss before training devices report.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossBefore {
     /// Of the received model on all training samples, in a separate pass.
@@ -145,7 +153,7 @@ pub enum LossBefore {
     Running,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerName {
     #[default]
@@ -153,17 +161,20 @@ pub enum OptimizerName {
     Adam,
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WireConfig {
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub down: PerTier<Codec>,
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub up: PerTier<Codec>,
     pub error_feedback: bool,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
+    #[schemars(with = "String")]
     pub listen: SocketAddr,
     pub max_connections: usize,
     pub max_per_address: usize,
@@ -173,7 +184,7 @@ pub struct ServerConfig {
     pub max_message: u32,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     pub keep_models: usize,
@@ -183,10 +194,22 @@ pub struct StoreConfig {
     pub record: bool,
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
     pub conflicts: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "info".into() }
+    }
 }
 
 impl Default for ModelConfig {

@@ -6,6 +6,7 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
+| [`backup`], [`check`], [`reload`], [`metrics`] | what an operator does beside a run | rounds |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -42,12 +43,19 @@
 #![deny(clippy::print_stdout)]
 
 pub mod admission;
+pub mod backup;
 pub mod ca;
+pub mod check;
 pub mod cli;
 mod clock;
 pub mod config;
+mod control;
 pub mod driver;
+pub mod http;
+pub mod metrics;
+mod notify;
 pub mod quic;
+pub mod reload;
 pub mod run;
 pub mod scales;
 pub mod server;

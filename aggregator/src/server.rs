@@ -9,6 +9,7 @@
 //! DIR/scales.json        the scales that the fleet has agreed on, for columns with `scaling = "fleet"`
 //! DIR/rounds/            recorded rounds, with `record = true`
 //! DIR/revoked.jsonl      revoked and replaced devices, with the time
+//! DIR/store/control.sock  for `fairtier gateway backup` while the server runs
 //! DIR/serving.lock       held while the server runs
 //! ```
 //! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are private to their owner. They hold keys, locks, and
@@ -32,6 +33,7 @@ use crate::{
     admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
     config::{Config, StoreConfig},
+    control::Control,
     driver::Driver,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
@@ -44,7 +46,10 @@ use coordinator::Coordinator;
 use serde_json::Value;
 use strategies::registry::Registry;
 
+mod handle;
 mod wait_report;
+
+pub use handle::Handle;
 
 /// Why a server does not start, or has stopped.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +91,8 @@ pub struct Server {
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
+    admission: Admission,
+    dir: PathBuf,
     /// The run was over when the server was started.
     was_over: bool,
     /// Held while the server runs.
@@ -160,13 +167,17 @@ impl Server {
             handshakes: config.server.max_handshakes_per_s,
         });
         let mut tasks = tokio::task::JoinSet::new();
+        match Control::listen(dir) {
+            Ok(control) => _ = tasks.spawn(control.serve(dir.to_owned(), driver.clone())),
+            Err(error) => warn!("no backups while the server runs: the control socket fails: {error}"),
+        }
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let timeouts = quic::Timeouts::default();
         let devices = DeviceConnections::default();
         let context = quic::Context {
             driver: driver.clone(),
             authority,
-            admission,
+            admission: admission.clone(),
             devices,
             downloads,
             timeouts,
@@ -179,7 +190,8 @@ impl Server {
         tasks.spawn(wait_report::run(driver.clone(), status_file));
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, driver, worker, gone, tasks, was_over, _serving: serving })
+        let dir = dir.to_owned();
+        Ok(Self { endpoint, address, driver, worker, gone, tasks, admission, dir, was_over, _serving: serving })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -193,6 +205,11 @@ impl Server {
 
     pub fn driver(&self) -> &Driver {
         &self.driver
+    }
+
+    /// For parts of the program that observe the server or change its limits.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.driver.clone(), self.admission.clone(), self.gone.subscribe(), self.dir.clone())
     }
 
     /// Resolves when the run is over or cannot go on.

@@ -30,6 +30,7 @@ mod memory;
 mod migrate;
 mod model;
 mod payload_pool;
+mod snapshot;
 mod spool;
 mod spooled_updates;
 mod verify;
@@ -40,6 +41,7 @@ pub use error::StoreError;
 pub(crate) use error::is_full;
 pub use history::{FaultReason, LineFault, LineFaults, Report, ReportReader, Reports};
 pub use memory::MemoryStore;
+pub use snapshot::{RunInSnapshot, Snapshot, SnapshotFile};
 pub use spooled_updates::SpooledUpdates;
 pub use verify::{RolledBack, VerifyReport};
 
@@ -100,6 +102,11 @@ pub trait Store: Send {
 
     /// The reports of all closed rounds, ascending, in memory. [`ReportReader`] reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
+
+    /// A view of the present state that stays the same. `None` for stores that keep nothing on disk.
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// What identifies a model and its tiers.

@@ -29,7 +29,7 @@ use crate::{
     fleet::{ConnId, Fleet},
     pacing::RecentByKind,
     published::{Published, publish},
-    settings::Settings,
+    settings::{Conduct, Settings},
 };
 use strategies::tiered::TieredModel;
 
@@ -157,9 +157,21 @@ impl Coordinator {
         &self.fleet
     }
 
+    /// Tiers of the model.
+    pub fn tiers(&self) -> usize {
+        self.model.plans.len()
+    }
+
     /// How the run is conducted.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The operator has changed how the run is conducted.
+    pub fn adopt(&mut self, conduct: Conduct, now: Instant) {
+        self.settings.adopt(conduct);
+        self.start_uploads(now);
+        self.advance(now);
     }
 
     /// Rounds committed so far.

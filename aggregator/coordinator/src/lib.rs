@@ -100,4 +100,4 @@ pub mod report;
 pub mod settings;
 
 pub use coordinator::*;
-pub use settings::Settings;
+pub use settings::{Conduct, Settings};

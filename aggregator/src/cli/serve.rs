@@ -4,20 +4,30 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use crate::{
+    config::Config,
+    http::{
+        Listener,
+        metrics::{Monitored, router},
+    },
+    metrics::Metrics,
+    notify::Notifier,
     run::RunError,
     server::{RunEnd, Server, ServerError},
     store::ReportReader,
+    worker::Observer,
 };
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use coordinator::report::RoundReport;
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
 
-use super::print;
+use super::{log::LogLevel, print, reconfigure::Reconfigure};
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
@@ -38,28 +48,57 @@ pub(super) struct ServeArgs {
     /// could train in any round
     #[arg(long)]
     exit_when_done: bool,
+    /// Answer /metrics, /healthz and /readyz over HTTP at this address; without TLS and login, so keep it inside
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
 }
 
-pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, fairness, exit_when_done } = args;
-    let mut config = super::load(dir)?;
-    if let Some(listen) = *listen {
-        config.server.listen = listen;
+impl ServeArgs {
+    /// The configuration file with what the command line overrides.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = super::load(&self.dir)?;
+        if let Some(listen) = self.listen {
+            config.server.listen = listen;
+        }
+        if let Some(target) = self.fairness {
+            config.fairness.target = target;
+        }
+        Ok(config)
     }
-    if let Some(target) = *fairness {
-        config.fairness.target = target;
-    }
+}
+
+pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Result<()> {
+    let config = args.config()?;
+    log.follow(&config.log.level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
+        let ServeArgs { dir, exit_when_done, .. } = args;
+        let monitor = match args.metrics {
+            Some(address) => Some(Listener::bind(address).await.with_context(|| format!("--metrics {address}"))?),
+            None => None,
+        };
+        let metrics = Arc::new(Metrics::new(&config.strategy.name));
+        let observer = monitor.is_some().then(|| {
+            let metrics = metrics.clone();
+            Box::new(move |report: &RoundReport| metrics.observe(report)) as Observer
+        });
+        let server = Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir))?;
+        let monitored = Monitored::new(metrics, server.handle());
+        if let Some(listener) = monitor {
+            info!("metrics on http://{}/metrics", listener.address);
+            tokio::spawn(listener.serve(router(monitored.clone())));
+        }
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
+        let mut manager = Notifier::from_environment();
         let stop = stop_signal()?;
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
-        if over {
-            info!("the run is over and has its final scores; raise run.rounds to continue");
-        } else {
+        let run = async {
+            if over {
+                info!("the run is over and has its final scores; raise run.rounds to continue");
+                return;
+            }
             tokio::select! {
                 () = &mut stop => info!("stopping"),
                 end = server.finished() => if end == RunEnd::Over {
@@ -67,6 +106,16 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
                     linger(&server, *exit_when_done, stop).await;
                 }
             }
+        };
+        let handle = server.handle();
+        let follow = Reconfigure { registry, args, log, config, server: &handle }.follow(manager.as_mut());
+        tokio::select! {
+            () = run => {}
+            ended = follow => ended?,
+        }
+        monitored.stop();
+        if let Some(manager) = &mut manager {
+            manager.stopping();
         }
         server.stop().await.map_err(|failed| advise(failed, dir))?;
         if over && *exit_when_done { expect_training(dir) } else { Ok(()) }

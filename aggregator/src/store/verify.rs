@@ -11,7 +11,7 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use serde::de::IgnoredAny;
 
 use super::{
-    DiskStore, Options, RoundRecord, Store, StoreError,
+    DiskStore, ModelFingerprint, Options, RoundRecord, Store, StoreError,
     disk::complete,
     history::{HistoryLine, SetAside, Walked},
     ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
@@ -86,6 +86,14 @@ impl DiskStore {
         let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
         let meta = Self::new(ledger, dir, Options::default()).meta()?;
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
+    }
+
+    /// The same; an error if `model` is not the model of the run.
+    pub fn committed_with(dir: &Path, model: &ModelFingerprint) -> Result<Option<u32>, StoreError> {
+        let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
+        let mut store = Self::new(ledger, dir, Options::default());
+        let saved = store.load(model)?;
+        Ok(saved.map(|saved| saved.next_round.saturating_sub(1)))
     }
 
     /// Makes the kept model after round `to` the present one. Later rounds are undone: their reports go to a
