@@ -6,6 +6,8 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
+//! | [`live`] | the present state of a run, for pages and metrics | how it is shown |
+//! | `http` (feature `dashboard`) | the dashboard and its HTTP listener | rounds |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -47,6 +49,9 @@ pub mod cli;
 mod clock;
 pub mod config;
 pub mod driver;
+#[cfg(feature = "dashboard")]
+pub mod http;
+pub mod live;
 pub mod quic;
 pub mod run;
 pub mod scales;

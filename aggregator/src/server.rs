@@ -33,6 +33,7 @@ use crate::{
     ca::{Authority, CaError},
     config::{Config, StoreConfig},
     driver::Driver,
+    live::LiveSource,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
     scales::{FleetSchema, ScalesError},
@@ -83,6 +84,7 @@ pub struct Server {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
     driver: Arc<Driver>,
+    live: Arc<LiveSource>,
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
@@ -179,7 +181,8 @@ impl Server {
         tasks.spawn(wait_report::run(driver.clone(), status_file));
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, driver, worker, gone, tasks, was_over, _serving: serving })
+        let live = Arc::new(LiveSource::new(driver.clone()));
+        Ok(Self { endpoint, address, driver, live, worker, gone, tasks, was_over, _serving: serving })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -193,6 +196,11 @@ impl Server {
 
     pub fn driver(&self) -> &Driver {
         &self.driver
+    }
+
+    /// What happens in the run now, for pages and metrics.
+    pub fn live(&self) -> Arc<LiveSource> {
+        self.live.clone()
     }
 
     /// Resolves when the run is over or cannot go on.
