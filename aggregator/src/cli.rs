@@ -29,6 +29,11 @@ mod grant;
 mod history;
 mod log;
 mod members;
+#[cfg(feature = "dashboard")]
+mod monitor;
+#[cfg(not(feature = "dashboard"))]
+#[path = "cli/no_monitor.rs"]
+mod monitor;
 mod output;
 mod remedies;
 mod reconfigure;

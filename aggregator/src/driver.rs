@@ -145,6 +145,12 @@ impl Driver {
         result
     }
 
+    /// Looks at the Coordinator without changing it.
+    pub fn look<R>(&self, look: impl FnOnce(&Coordinator, Instant) -> R) -> R {
+        let now = self.now();
+        look(&lock(&self.coordinator), now)
+    }
+
     /// What the run waits for now.
     pub fn waiting(&self) -> Option<Waiting> {
         lock(&self.coordinator).waiting(self.now())

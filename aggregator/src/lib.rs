@@ -6,7 +6,9 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
-| [`backup`], [`check`], [`reload`], [`metrics`] | what an operator does beside a run | rounds |
+//! | [`backup`], [`check`], [`reload`] | what an operator does beside a run | rounds |
+//! | [`live`] | the present state of a run, for pages and metrics | how it is shown |
+//! | `http` (feature `dashboard`) | the dashboard, metrics, and their HTTP listener | rounds |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -51,7 +53,10 @@ mod clock;
 pub mod config;
 mod control;
 pub mod driver;
+#[cfg(feature = "dashboard")]
 pub mod http;
+pub mod live;
+#[cfg(feature = "dashboard")]
 pub mod metrics;
 mod notify;
 pub mod quic;

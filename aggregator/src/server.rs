@@ -35,6 +35,7 @@ use crate::{
     config::{Config, StoreConfig},
     control::Control,
     driver::Driver,
+    live::LiveSource,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
     scales::{FleetSchema, ScalesError},
@@ -88,6 +89,7 @@ pub struct Server {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
     driver: Arc<Driver>,
+    live: Arc<LiveSource>,
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
@@ -190,8 +192,8 @@ impl Server {
         tasks.spawn(wait_report::run(driver.clone(), status_file));
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
-        let dir = dir.to_owned();
-        Ok(Self { endpoint, address, driver, worker, gone, tasks, admission, dir, was_over, _serving: serving })
+        let (dir, live) = (dir.to_owned(), Arc::new(LiveSource::new(driver.clone())));
+        Ok(Self { endpoint, address, driver, live, worker, gone, tasks, admission, dir, was_over, _serving: serving })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -210,6 +212,11 @@ impl Server {
     /// For parts of the program that observe the server or change its limits.
     pub fn handle(&self) -> Handle {
         Handle::new(self.driver.clone(), self.admission.clone(), self.gone.subscribe(), self.dir.clone())
+    }
+
+    /// What happens in the run now, for pages and metrics.
+    pub fn live(&self) -> Arc<LiveSource> {
+        self.live.clone()
     }
 
     /// Resolves when the run is over or cannot go on.

@@ -39,6 +39,7 @@ mod exports;
 mod inbox;
 mod notice;
 mod outbox;
+mod progress;
 mod registrations;
 mod selection;
 mod start;
@@ -53,6 +54,7 @@ use exports::Exports;
 use notice::Notices;
 pub use notice::{Notice, RefusedBy};
 use outbox::Outbox;
+pub use progress::PhaseName;
 use registrations::Registrations;
 pub use start::{ReopenedExchange, Start};
 pub use waiting::{Gathering, WaitedFor, Waiting};
@@ -90,6 +92,8 @@ pub struct Coordinator {
     /// Times until the last answer of an exchange.
     answer_times: RecentByKind<Duration>,
     notices: Notices,
+    /// The operator wants no further round for now.
+    paused: bool,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -139,6 +143,7 @@ impl Coordinator {
             detects_silence: false,
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
+            paused: false,
             conns: BTreeMap::new(),
             awake: BTreeSet::new(),
             actions: VecDeque::new(),

@@ -4,30 +4,26 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use crate::{
     config::Config,
-    http::{
-        Listener,
-        metrics::{Monitored, router},
-    },
-    metrics::Metrics,
     notify::Notifier,
     run::RunError,
     server::{RunEnd, Server, ServerError},
     store::ReportReader,
-    worker::Observer,
 };
-use anyhow::{Context, Error, Result, anyhow, bail};
-use coordinator::report::RoundReport;
+use anyhow::{Error, Result, anyhow, bail};
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
 
-use super::{log::LogLevel, print, reconfigure::Reconfigure};
+use super::{
+    log::LogLevel,
+    monitor::{Monitor, MonitorArgs},
+    print,     reconfigure::Reconfigure,
+};
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
@@ -48,9 +44,8 @@ pub(super) struct ServeArgs {
     /// could train in any round
     #[arg(long)]
     exit_when_done: bool,
-    /// Answer /metrics, /healthz and /readyz over HTTP at this address; without TLS and login, so keep it inside
-    #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 impl ServeArgs {
@@ -73,21 +68,10 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let ServeArgs { dir, exit_when_done, .. } = args;
-        let monitor = match args.metrics {
-            Some(address) => Some(Listener::bind(address).await.with_context(|| format!("--metrics {address}"))?),
-            None => None,
-        };
-        let metrics = Arc::new(Metrics::new(&config.strategy.name));
-        let observer = monitor.is_some().then(|| {
-            let metrics = metrics.clone();
-            Box::new(move |report: &RoundReport| metrics.observe(report)) as Observer
-        });
+        let monitor = args.monitor.bind(&config).await?;
+        let observer = monitor.as_ref().map(Monitor::observer);
         let server = Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir))?;
-        let monitored = Monitored::new(metrics, server.handle());
-        if let Some(listener) = monitor {
-            info!("metrics on http://{}/metrics", listener.address);
-            tokio::spawn(listener.serve(router(monitored.clone())));
-        }
+        let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         let mut manager = Notifier::from_environment();
@@ -113,7 +97,9 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
             () = run => {}
             ended = follow => ended?,
         }
-        monitored.stop();
+        if let Some(monitor) = &monitor {
+            monitor.stop();
+        }
         if let Some(manager) = &mut manager {
             manager.stopping();
         }
