@@ -36,7 +36,7 @@ pub enum State {
 /// One line of a report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// `configuration`, `run`, `certificates`, `disk` or `ports`.
+    /// `configuration`, `model`, `run`, `certificates`, `disk` or `ports`.
     pub about: &'static str,
     pub state: State,
     pub what: String,

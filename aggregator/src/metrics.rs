@@ -177,13 +177,14 @@ impl RoundFigures {
             fairness_met: Family::default(),
         };
         let all = this.clone();
-        let mut add = registry;
+        let add = registry;
         add.register("rounds", "Rounds; kept: the model was left unchanged", all.total);
         add.register_with_unit("round", "Time from opening to closing of a round", Unit::Seconds, all.seconds);
         add.register("asked", "Devices asked in rounds", all.asked);
         add.register("answers", "How devices have answered: delivered, late, refused, silent", all.answers);
         add.register("refused_answers", "Answers that were refused, by error code", all.refused);
-        add = traffic(add, all.bytes);
+        let traffic = "Models, guides and updates, without framing and retransmissions";
+        add.register_with_unit("traffic", traffic, Unit::Bytes, all.bytes);
         add.register("guard_findings", "Figures that the guard has limited", all.guard);
         add.register("device_loss", "Losses of devices, one per device and round", all.device_loss);
         add.register("loss", "Mean loss over devices in the last round", all.loss);
@@ -266,12 +267,6 @@ impl RoundFigures {
             self.tier_disparity.set((squares / means.len() as f64).sqrt() / mean);
         }
     }
-}
-
-fn traffic(registry: &mut Registry, bytes: Family<Direction, Counter>) -> &mut Registry {
-    let about = "Models, guides and updates, without framing and retransmissions";
-    registry.register_with_unit("traffic", about, Unit::Bytes, bytes);
-    registry
 }
 
 impl RunFigures {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
 use serde_json::Value;
+use strategies::guard::{Bonus, GuardConfig, Mode};
 
 use super::{Config, keys};
 
@@ -73,19 +74,27 @@ pub(super) enum CodecText {
     Int8,
 }
 
-/// The present keys of [`strategies::guard::GuardConfig`], which also reads those of an older version.
-#[derive(Serialize, JsonSchema, Default)]
+/// The present keys of [`GuardConfig`], which also reads those of an older version.
+#[derive(Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GuardText {
-    mode: strategies::guard::Mode,
+    mode: Mode,
     loss: f64,
     share: f64,
     floor: f64,
     length: f64,
     trusted_counts: BTreeSet<String>,
-    bonus: strategies::guard::Bonus,
+    bonus: Bonus,
     probe: String,
     probe_scale: f32,
+}
+
+impl Default for GuardText {
+    fn default() -> Self {
+        let GuardConfig { mode, loss, share, floor, length, bonus, probe_scale, .. } = GuardConfig::default();
+        let (trusted_counts, probe) = (BTreeSet::new(), String::new());
+        Self { mode, loss, share, floor, length, trusted_counts, bonus, probe, probe_scale }
+    }
 }
 
 /// Numbers of tiers by device.
