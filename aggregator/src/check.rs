@@ -3,7 +3,7 @@
 //!
 //! Nothing is changed, except that a file is written beside the store for a moment.
 
-use std::{net::SocketAddr, path::Path};
+use std::{fmt::Display, net::SocketAddr, path::Path};
 
 use serde::Serialize;
 use strategies::registry::Registry;
@@ -58,17 +58,17 @@ impl CheckReport {
         self.findings.iter().map(|finding| finding.state).max().unwrap_or(State::Ok)
     }
 
-    fn ok(&mut self, about: &'static str, what: impl ToString) {
+    fn ok(&mut self, about: &'static str, what: impl Display) {
         let (what, remedy) = (what.to_string(), String::new());
         self.findings.push(Finding { about, state: State::Ok, what, remedy });
     }
 
-    fn warn(&mut self, about: &'static str, what: impl ToString, remedy: impl ToString) {
+    fn warn(&mut self, about: &'static str, what: impl Display, remedy: impl Display) {
         let (what, remedy) = (what.to_string(), remedy.to_string());
         self.findings.push(Finding { about, state: State::Warning, what, remedy });
     }
 
-    fn problem(&mut self, about: &'static str, what: impl ToString, remedy: impl ToString) {
+    fn problem(&mut self, about: &'static str, what: impl Display, remedy: impl Display) {
         let (what, remedy) = (what.to_string(), remedy.to_string());
         self.findings.push(Finding { about, state: State::Problem, what, remedy });
     }
@@ -152,7 +152,8 @@ mod tests {
     use super::*;
     use crate::ca::{Authority, GrantOptions};
 
-    const CONFIG: &str = "[model]\nsource = \"mlp:4-16-3\"\ntiers = [1.0, 0.5]\n[server]\nlisten = \"127.0.0.1:0\"";
+    const CONFIG: &str =
+        "[model]\nsource = \"mlp:4-16-3\"\ntiers = [1.0, 0.5]\n[server]\nlisten = \"127.0.0.1:0\"";
 
     fn gateway(config: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -177,7 +178,8 @@ mod tests {
     fn a_sound_gateway_has_no_findings_and_its_tiers_have_a_price() {
         let dir = gateway(CONFIG);
         Authority::open(dir.path()).unwrap().enroll(&"cam-1".parse().unwrap()).unwrap();
-        let before: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let before: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         let report = found(dir.path());
         assert_eq!(report.state(), State::Ok, "{:?}", report.findings);
         // 4 * 16 + 16 + 16 * 3 + 3, and half of the hidden units.
@@ -185,22 +187,29 @@ mod tests {
         assert_eq!(parameters, [131, 67]);
         assert_eq!(report.tiers[1].down_bytes, 4 * 67);
         assert!(report.tiers[0].ram_bytes > report.tiers[1].ram_bytes);
-        let after: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let after: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(before, after, "a check leaves nothing behind");
     }
 
     #[test]
     fn each_mistake_is_named_with_its_remedy() {
         let bad = gateway("[round]\nquorum = 7");
-        assert!(matches!(only(&found(bad.path())), ("configuration", State::Problem, what) if what.contains("round.quorum = 7")));
+        assert!(
+            matches!(only(&found(bad.path())), ("configuration", State::Problem, what) if what.contains("round.quorum = 7"))
+        );
         let unknown = gateway("[model]\nsource = \"nets/none.onnx\"\n[server]\nlisten = \"127.0.0.1:0\"");
-        assert!(matches!(only(&found(unknown.path())), ("model", State::Problem, what) if what.contains("none.onnx")));
+        assert!(
+            matches!(only(&found(unknown.path())), ("model", State::Problem, what) if what.contains("none.onnx"))
+        );
         let lost = gateway(CONFIG);
         fs::remove_dir_all(lost.path().join("identity")).unwrap();
         assert!(matches!(only(&found(lost.path())), ("certificates", State::Problem, _)));
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let busy = gateway(&CONFIG.replace("127.0.0.1:0", &taken.local_addr().unwrap().to_string()));
-        assert!(matches!(only(&found(busy.path())), ("ports", State::Problem, what) if what.contains("in use")));
+        assert!(
+            matches!(only(&found(busy.path())), ("ports", State::Problem, what) if what.contains("in use"))
+        );
     }
 
     #[test]
@@ -208,7 +217,9 @@ mod tests {
         let dir = gateway(CONFIG);
         let over = GrantOptions { valid_for: std::time::Duration::ZERO, ..GrantOptions::default() };
         Authority::open(dir.path()).unwrap().enroll_with(&"cam-1".parse().unwrap(), over).unwrap();
-        assert!(matches!(only(&found(dir.path())), ("certificates", State::Warning, what) if what.contains("1 expired")));
+        assert!(
+            matches!(only(&found(dir.path())), ("certificates", State::Warning, what) if what.contains("1 expired"))
+        );
     }
 
     #[test]
@@ -218,14 +229,17 @@ mod tests {
         let [own, foreign] = [&mine, &others].map(|path| fs::read_to_string(path).unwrap());
         let at = |text: &str| text.find("-----BEGIN PRIVATE").unwrap();
         fs::write(&mine, format!("{}{}", &own[..at(&own)], &foreign[at(&foreign)..])).unwrap();
-        assert!(matches!(only(&found(dir.path())), ("certificates", State::Problem, what) if what.contains("key")));
+        assert!(
+            matches!(only(&found(dir.path())), ("certificates", State::Problem, what) if what.contains("key"))
+        );
     }
 
     #[test]
     fn a_directory_that_cannot_be_written_is_a_problem() {
         let dir = gateway(CONFIG);
         fs::create_dir(dir.path().join("store")).unwrap();
-        let mode = |mode| fs::set_permissions(dir.path().join("store"), fs::Permissions::from_mode(mode)).unwrap();
+        let mode =
+            |mode| fs::set_permissions(dir.path().join("store"), fs::Permissions::from_mode(mode)).unwrap();
         mode(0o500);
         let report = found(dir.path());
         mode(0o700);

@@ -35,8 +35,8 @@ mod monitor;
 #[path = "cli/no_monitor.rs"]
 mod monitor;
 mod output;
-mod remedies;
 mod reconfigure;
+mod remedies;
 mod replay;
 mod serve;
 mod status;

@@ -147,7 +147,12 @@ fn send_backup(stream: &UnixStream, dir: &Path, driver: &Driver) -> io::Result<(
     };
     match written {
         Ok(manifest) => {
-            info!(files = manifest.files.len(), bytes = manifest.bytes(), committed = manifest.committed, "backup");
+            info!(
+                files = manifest.files.len(),
+                bytes = manifest.bytes(),
+                committed = manifest.committed,
+                "backup"
+            );
             send(stream, DONE, &serde_json::to_vec(&manifest)?)
         }
         Err(error) => {
@@ -195,8 +200,7 @@ pub(crate) enum ControlError {
 /// Has the running server of a directory write a backup to `out`.
 pub(crate) fn request_backup(dir: &Path, out: &mut impl Write) -> Result<Manifest, ControlError> {
     let connected = Place::of(dir).and_then(|place| UnixStream::connect(&place.short));
-    let mut stream =
-        connected.map_err(|source| ControlError::Connect { dir: dir.to_owned(), source })?;
+    let mut stream = connected.map_err(|source| ControlError::Connect { dir: dir.to_owned(), source })?;
     let asked = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(b"backup\n"));
     asked.map_err(ControlError::Link)?;
     let mut stream = BufReader::new(stream);

@@ -179,7 +179,12 @@ impl RoundFigures {
         let all = this.clone();
         let add = registry;
         add.register("rounds", "Rounds; kept: the model was left unchanged", all.total);
-        add.register_with_unit("round", "Time from opening to closing of a round", Unit::Seconds, all.seconds);
+        add.register_with_unit(
+            "round",
+            "Time from opening to closing of a round",
+            Unit::Seconds,
+            all.seconds,
+        );
         add.register("asked", "Devices asked in rounds", all.asked);
         add.register("answers", "How devices have answered: delivered, late, refused, silent", all.answers);
         add.register("refused_answers", "Answers that were refused, by error code", all.refused);
@@ -192,8 +197,16 @@ impl RoundFigures {
         add.register("tier_loss", "Mean loss of a tier in the last round", all.loss_of_tier);
         add.register("tier_accuracy", "Mean accuracy of a tier in the last round", all.accuracy_of_tier);
         add.register("disparity", "Standard deviation over mean of the losses of devices", all.disparity);
-        add.register("tier_disparity", "Standard deviation over mean of the losses of tiers", all.tier_disparity);
-        add.register("fairness_measured", "Disparity that is compared with the target", all.fairness_measured);
+        add.register(
+            "tier_disparity",
+            "Standard deviation over mean of the losses of tiers",
+            all.tier_disparity,
+        );
+        add.register(
+            "fairness_measured",
+            "Disparity that is compared with the target",
+            all.fairness_measured,
+        );
         add.register("fairness_target", "Disparity that the fleet shall have at most", all.fairness_target);
         add.register("fairness_knob", "Value of the parameter that the target drives", all.fairness_knob);
         add.register("fairness_met", "1 if the target is met over the last window", all.fairness_met);
@@ -210,8 +223,12 @@ impl RoundFigures {
         for (tier, part) in report.participation.iter().enumerate() {
             self.asked.get_or_create(&Tier { tier }).inc_by(part.asked as u64);
             let in_time = part.delivered.saturating_sub(part.late);
-            let outcomes =
-                [("delivered", in_time), ("late", part.late), ("refused", part.refused), ("silent", part.silent)];
+            let outcomes = [
+                ("delivered", in_time),
+                ("late", part.late),
+                ("refused", part.refused),
+                ("silent", part.silent),
+            ];
             for (outcome, count) in outcomes {
                 self.answers.get_or_create(&Answer { tier, outcome }).inc_by(count as u64);
             }
@@ -283,7 +300,12 @@ impl RunFigures {
         add.register("connections_refused", "Connections that were refused, by reason", all.refused);
         add.register_with_unit("disk_free", "Free space for the store", Unit::Bytes, all.disk_free);
         let expires = "When the server's certificate expires, since 1970";
-        add.register_with_unit("server_certificate_expiry_timestamp", expires, Unit::Seconds, all.certificate);
+        add.register_with_unit(
+            "server_certificate_expiry_timestamp",
+            expires,
+            Unit::Seconds,
+            all.certificate,
+        );
         add.register("worker_up", "1 unless the run cannot go on", all.worker);
         this
     }

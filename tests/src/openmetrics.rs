@@ -54,7 +54,10 @@ impl Family {
             let rises = buckets.is_sorted_by(|a, b| a.1 <= b.1);
             let count = samples.samples.get(&(format!("{}_count", self.name), labels));
             let last = buckets.last().copied();
-            if !rises || last.map(|last| last.0) != Some(f64::INFINITY) || last.map(|last| last.1) != count.copied() {
+            if !rises
+                || last.map(|last| last.0) != Some(f64::INFINITY)
+                || last.map(|last| last.1) != count.copied()
+            {
                 return Err(format!("histogram {}: {buckets:?} with count {count:?}", self.name));
             }
         }
@@ -114,7 +117,8 @@ pub fn parse(text: &str) -> Result<Exposition, String> {
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let (mut found, mut rest) = (BTreeMap::new(), text);
     while !rest.is_empty() {
-        let (name, after) = rest.split_once("=\"").ok_or_else(|| format!("{text}: a label without a value"))?;
+        let (name, after) =
+            rest.split_once("=\"").ok_or_else(|| format!("{text}: a label without a value"))?;
         let (mut value, mut letters) = (String::new(), after.char_indices());
         let end = loop {
             match letters.next() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     fs::{self, File, Permissions},
     io::{self, Read, Write},
     os::unix::fs::PermissionsExt,
@@ -37,7 +38,8 @@ pub fn restore(archive: &Path, dir: &Path) -> Result<Manifest, BackupError> {
     for (name, mode) in [(CONFIG, 0o644), ("status.json", 0o640)] {
         let path = staging.0.join(name);
         if path.exists() {
-            fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(|source| failed(&path, source))?;
+            fs::set_permissions(&path, Permissions::from_mode(mode))
+                .map_err(|source| failed(&path, source))?;
         }
     }
     sync_dirs(&staging.0)?;
@@ -163,7 +165,7 @@ impl Unpacking<'_> {
         }
     }
 
-    fn damaged(&self, what: impl ToString) -> BackupError {
+    fn damaged(&self, what: impl Display) -> BackupError {
         BackupError::Damaged { archive: self.archive.to_owned(), what: what.to_string() }
     }
 }

@@ -77,14 +77,19 @@ impl Authority {
             for entry in fs::read_dir(&dir).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
                 // No file of an authority has another name, and a temporary one ends in `~`.
-                let Some(name) = entry.file_name().to_str().map(|name| format!("{below}{name}")) else { continue };
+                let Some(name) = entry.file_name().to_str().map(|name| format!("{below}{name}")) else {
+                    continue;
+                };
                 let kind = entry.file_type().map_err(failed)?;
                 if kind.is_dir() {
                     open.push(name + "/");
                 } else if kind.is_file() && name != LOCK && !name.ends_with('~') {
                     let path = self.path(&name);
                     let bytes = files::read(&path, MAX_CREDENTIAL);
-                    found.push((format!("identity/{name}"), bytes.map_err(|source| CaError::Io { path, source })?));
+                    found.push((
+                        format!("identity/{name}"),
+                        bytes.map_err(|source| CaError::Io { path, source })?,
+                    ));
                 }
             }
         }

@@ -29,7 +29,11 @@ pub(super) fn check(report: &mut CheckReport, dir: &Path) -> usize {
             return 0;
         }
         Err(error) => {
-            report.problem(ABOUT, error, "restore the file from a backup, or run this as the user of the gateway");
+            report.problem(
+                ABOUT,
+                error,
+                "restore the file from a backup, or run this as the user of the gateway",
+            );
             return 0;
         }
     };
@@ -49,15 +53,24 @@ fn check_server(report: &mut CheckReport, dir: &Path, authority: &Authority) {
     };
     let now = since_1970().as_secs();
     match expires {
-        Some(expires) if expires <= now => report.problem(ABOUT, "the server's certificate has expired", rotate),
+        Some(expires) if expires <= now => {
+            report.problem(ABOUT, "the server's certificate has expired", rotate)
+        }
         Some(expires) if expires - now < SOON => {
             let what = format!("the server's certificate expires in {} days", (expires - now) / DAY);
             report.warn(ABOUT, what, rotate);
         }
         Some(expires) => {
-            report.ok(ABOUT, format!("the server's certificate is valid for {} more days", (expires - now) / DAY));
+            report.ok(
+                ABOUT,
+                format!("the server's certificate is valid for {} more days", (expires - now) / DAY),
+            );
         }
-        None => report.warn(ABOUT, "the server's certificate is of an earlier version and does not state its end", rotate),
+        None => report.warn(
+            ABOUT,
+            "the server's certificate is of an earlier version and does not state its end",
+            rotate,
+        ),
     }
 }
 
@@ -83,10 +96,15 @@ fn check_members(report: &mut CheckReport, dir: &Path, authority: &Authority) ->
     );
     let dir = dir.display();
     if damaged + expired + restored > 0 {
-        let remedy = format!("`fairtier gateway members --dir {dir}` names them; enrol again with --replace, or revoke");
+        let remedy = format!(
+            "`fairtier gateway members --dir {dir}` names them; enrol again with --replace, or revoke"
+        );
         report.warn(ABOUT, what, remedy);
     } else if valid == 0 {
-        report.ok(ABOUT, format!("no device is enrolled yet; `fairtier gateway enroll --dir {dir} NAME` does it"));
+        report.ok(
+            ABOUT,
+            format!("no device is enrolled yet; `fairtier gateway enroll --dir {dir} NAME` does it"),
+        );
     } else {
         report.ok(ABOUT, what);
     }

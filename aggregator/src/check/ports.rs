@@ -27,8 +27,12 @@ pub(super) fn check(
             Ok(()) => report.ok(ABOUT, format!("{protocol} {address} can be listened on")),
             Err(error) => {
                 let remedy = match error.kind() {
-                    ErrorKind::AddrInUse => "stop the other program, or change server.listen, --listen or --metrics",
-                    ErrorKind::AddrNotAvailable => "use an address of this machine; 0.0.0.0 and [::] are all of them",
+                    ErrorKind::AddrInUse => {
+                        "stop the other program, or change server.listen, --listen or --metrics"
+                    }
+                    ErrorKind::AddrNotAvailable => {
+                        "use an address of this machine; 0.0.0.0 and [::] are all of them"
+                    }
                     ErrorKind::PermissionDenied => "use a port from 1024 on, or allow this user lower ones",
                     _ => "change server.listen, --listen or --metrics",
                 };

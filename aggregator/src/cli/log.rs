@@ -56,7 +56,8 @@ impl LogArgs {
                 Box::new(move |filter| Ok(handle.reload(filter)?))
             }
             LogFormat::Json => {
-                let builder = builder.json().flatten_event(true).with_current_span(false).with_span_list(false);
+                let builder =
+                    builder.json().flatten_event(true).with_current_span(false).with_span_list(false);
                 let builder = builder.with_filter_reloading();
                 let handle = builder.reload_handle();
                 builder.init();

@@ -71,7 +71,10 @@ impl Reconfigure<'_> {
         let (config, changes) = match read() {
             Ok(read) => read,
             Err(error) => {
-                return error!(error = format!("{error:#}").trim(), "configuration refused; the one in effect stays");
+                return error!(
+                    error = format!("{error:#}").trim(),
+                    "configuration refused; the one in effect stays"
+                );
             }
         };
         let adopted = reload::adopted(&self.config, &config);

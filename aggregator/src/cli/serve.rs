@@ -22,7 +22,8 @@ use tracing::info;
 use super::{
     log::LogLevel,
     monitor::{Monitor, MonitorArgs},
-    print,     reconfigure::Reconfigure,
+    print,
+    reconfigure::Reconfigure,
 };
 
 /// How long devices may still fetch their sub-models after the end of the run.

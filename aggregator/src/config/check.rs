@@ -34,7 +34,12 @@ impl Config {
         rules.extend(store(&self.store));
         let level = &self.log.level;
         let known = tracing_subscriber::EnvFilter::try_new(level).is_ok() && !level.is_empty();
-        rules.push(rule("log.level", format!("{level:?}"), known, "must be error, warn, info, debug or trace"));
+        rules.push(rule(
+            "log.level",
+            format!("{level:?}"),
+            known,
+            "must be error, warn, info, debug or trace",
+        ));
         match rules.into_iter().find(|rule| !rule.holds) {
             Some(Rule { key, value, why, .. }) => Err(ConfigError::Value { key, value, why }),
             None => Ok(()),

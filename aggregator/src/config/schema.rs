@@ -111,12 +111,16 @@ mod tests {
     fn fits(schema: &Value, value: &Value) -> bool {
         let Some(schema) = schema.as_object() else { return schema.as_bool().unwrap() };
         schema.iter().all(|(keyword, rule)| match keyword.as_str() {
-            "$schema" | "title" | "description" | "default" | "format" | "properties" => match keyword.as_str() {
-                "properties" => rule.as_object().unwrap().iter().all(|(key, rule)| {
-                    value.get(key).is_none_or(|value| fits(rule, value))
-                }),
-                _ => true,
-            },
+            "$schema" | "title" | "description" | "default" | "format" | "properties" => {
+                match keyword.as_str() {
+                    "properties" => rule
+                        .as_object()
+                        .unwrap()
+                        .iter()
+                        .all(|(key, rule)| value.get(key).is_none_or(|value| fits(rule, value))),
+                    _ => true,
+                }
+            }
             "type" => match rule {
                 Value::Array(kinds) => kinds.iter().any(|kind| is(kind.as_str().unwrap(), value)),
                 kind => is(kind.as_str().unwrap(), value),
@@ -131,7 +135,9 @@ mod tests {
             "minItems" => value.as_array().is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
             "maxItems" => value.as_array().is_none_or(|list| list.len() as u64 <= rule.as_u64().unwrap()),
             "uniqueItems" => true,
-            "required" => rule.as_array().unwrap().iter().all(|key| value.get(key.as_str().unwrap()).is_some()),
+            "required" => {
+                rule.as_array().unwrap().iter().all(|key| value.get(key.as_str().unwrap()).is_some())
+            }
             "additionalProperties" => value.as_object().is_none_or(|object| {
                 let known = schema.get("properties").and_then(Value::as_object);
                 object

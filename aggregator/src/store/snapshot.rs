@@ -4,8 +4,9 @@
 //! bytes stay valid as well. While a snapshot lives, the store removes none of these files.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
     fs::File,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };

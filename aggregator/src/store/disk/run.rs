@@ -8,8 +8,8 @@ use strategies::device::DeviceRecord;
 
 use super::{DiskStore, Options, update_tag};
 use crate::store::{
-    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Snapshot, Store,
-    StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Snapshot,
+    Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
     history::{HistoryLine, Report},
     kept,
     ledger::{self, DEVICES, LedgerError, META, MODELS, REPORTS, UPDATES},
