@@ -91,7 +91,7 @@ pub(crate) enum Decision {
 }
 
 /// The state of the three rules. All connections of one endpoint share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Admission {
     state: Arc<Mutex<State>>,
     pub(crate) renewals: Arc<Renewals>,
@@ -153,6 +153,20 @@ impl Admission {
             refusals: Refusals::default(),
         };
         Self { state: Arc::new(Mutex::new(state)), renewals: Arc::default() }
+    }
+
+    /// Changes the limits. Open connections stay, also beyond them.
+    pub fn limit(&self, limits: Limits) {
+        let mut state = lock(&self.state);
+        let unproven = budget::percent(limits.connections, POLICY.unproven).max(POLICY.min_unproven);
+        state.handshakes.resize(limits.handshakes);
+        state.unproven.resize(unproven);
+        state.limits = limits;
+    }
+
+    /// Refusals by reason since the start.
+    pub fn refused(&self) -> Vec<(Refusal, u64)> {
+        lock(&self.state).refusals.totals().collect()
     }
 
     /// Decides about a handshake. `validated`: the address has answered a Retry.

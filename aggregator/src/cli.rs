@@ -18,6 +18,8 @@ use crate::{
     config::{self, Config},
 };
 
+mod backup;
+mod check;
 mod combine;
 mod examples;
 mod export;
@@ -25,9 +27,16 @@ mod fairness;
 mod follow;
 mod grant;
 mod history;
+mod log;
 mod members;
+#[cfg(feature = "dashboard")]
+mod monitor;
+#[cfg(not(feature = "dashboard"))]
+#[path = "cli/no_monitor.rs"]
+mod monitor;
 mod output;
 mod place;
+mod reconfigure;
 mod remedies;
 mod replay;
 mod run;
@@ -35,8 +44,10 @@ mod serve;
 mod status;
 mod store;
 
+use check::CheckArgs;
 use export::Which;
 use grant::GrantArgs;
+use log::LogArgs;
 use place::Place;
 pub use remedies::remedy;
 use serve::ServeArgs;
@@ -48,9 +59,8 @@ const MODEL: &str = "model.onnx";
 #[derive(clap::Args, Debug)]
 #[command(after_help = examples::ALL)]
 pub struct Gateway {
-    /// error, warn, info, debug or trace; also from FAIRTIER_LOG
-    #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
-    log: String,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -139,11 +149,47 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Check configuration, model, certificates, disk and ports, and print what each tier costs; changes nothing
+    ///
+    /// Each problem has its remedy. Exits with code 1 if the gateway would not start. Bytes are those of one training exchange;
+    /// RAM is the arena in which a device trains, and its program needs more. Also works while `serve` runs.
+    #[command(after_help = examples::CHECK)]
+    Check(CheckArgs),
+    /// Print the JSON schema of fairtier.toml, for editors and for checks of generated files
+    #[command(after_help = examples::SCHEMA)]
+    Schema,
+    /// Write everything that the gateway needs to go on into one file, also while `serve` runs
+    ///
+    /// The file holds the keys of the fleet and updates of the open round, and only its owner can read it. Round files (rounds/)
+    /// and model.onnx are left out. A running server writes it from a snapshot: no round waits for it.
+    #[command(after_help = examples::BACKUP)]
+    Backup {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// Replaced as a whole if it exists
+        file: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Restore a backup into a new directory; every checksum is verified first
+    ///
+    /// The restored gateway has the same authority: devices connect to it at the same address. Two gateways of one fleet must
+    /// not run at once. Revocations after the backup are not in it.
+    #[command(after_help = examples::RESTORE)]
+    Restore {
+        file: PathBuf,
+        /// Must not exist, or be empty
+        #[arg(long)]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
     /// Serve the fleet: begin a run, or continue the one in the directory
     ///
     /// Ctrl-C or SIGTERM stop it cleanly, and no acknowledged update is lost if it is killed. If the disk is full or fails, it
     /// reports the error and exits with code 1. A store of an older version is migrated first. If a round takes longer than
-    /// usual, the log names the devices it waits for.
+    /// usual, the log names the devices it waits for. SIGHUP makes it read fairtier.toml again: the log names every changed key,
+    /// and says which of them need a restart. A service manager is told of it over NOTIFY_SOCKET.
     #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
     /// Continue the run in the directory; never begins a new one
@@ -307,7 +353,7 @@ enum Format {
 impl Gateway {
     /// Starts the log, then runs the command. `serve` and `resume` return when the server has stopped.
     pub fn run(self, registry: &Registry) -> Result<()> {
-        start_log(&self.log)?;
+        let log = self.log.start()?;
         match self.command {
             Command::Init { dir, format } => init(&dir, format),
             Command::Enroll { dir, out, serial, replace, force, format, grant, devices } => members::enroll(
@@ -325,10 +371,14 @@ impl Gateway {
             Command::Members { dir, format } => members::list(&dir, format),
             Command::RotateServerKey { dir, format } => members::rotate_server_key(&dir, format),
             Command::Revoke { dir, devices, format } => members::revoke(&dir, &devices, format),
-            Command::Serve(args) => serve::serve(registry, &args),
+            Command::Check(args) => check::run(registry, &args),
+            Command::Schema => Ok(print(&config::schema_text()?)?),
+            Command::Backup { dir, file, format } => backup::backup(&dir, &file, format),
+            Command::Restore { file, dir, format } => backup::restore(&file, &dir, format),
+            Command::Serve(args) => serve::serve(registry, &args, &log),
             Command::Resume(args) => {
                 store::expect_run(&Place::of(&args.dir)?)?;
-                serve::serve(registry, &args)
+                serve::serve(registry, &args, &log)
             }
             Command::Status { dir, format, follow: true } => follow::follow(&Place::of(&dir)?, format),
             Command::Status { dir, format, follow: false } => status::status(&Place::of(&dir)?, format),
@@ -344,12 +394,6 @@ impl Gateway {
             Command::Run(command) => command.run(),
         }
     }
-}
-
-fn start_log(level: &str) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(level).context("--log")?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
-    Ok(())
 }
 
 /// Prints a text for people, or the same as JSON on one line.

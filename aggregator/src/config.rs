@@ -15,6 +15,7 @@ use common::{
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use coordinator::{
@@ -34,9 +35,11 @@ use trainer::data::schema::{Schema, SchemaText, Task, TextError};
 mod check;
 mod edit;
 mod keys;
+mod schema;
 
 pub(crate) use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
+pub use schema::{schema, schema_text};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -61,7 +64,7 @@ pub enum ConfigError {
 }
 
 /// The whole of `fairtier.toml`. An absent table has its defaults; an unknown key is an error.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `[model]`: what is trained, and the slice of each tier.
@@ -75,6 +78,7 @@ pub struct Config {
     /// `[round]`: which devices are asked, and how long they are waited for.
     pub round: RoundConfig,
     /// `[guard]`: bounds on the influence of one device.
+    #[schemars(with = "schema::GuardText")]
     pub guard: GuardConfig,
     /// `[training]`: what devices do with their samples.
     pub training: TrainingConfig,
@@ -86,15 +90,19 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[report]`: figures that cost additional time.
     pub report: ReportConfig,
+    /// `[log]`: how much is logged.
+    pub log: LogConfig,
     /// `[devices]`: devices whose tier is fixed instead of the widest that fits.
+    #[schemars(with = "schema::DevicesText")]
     pub devices: BTreeMap<DeviceId, Tier>,
     /// What the columns of the devices' files mean.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DataText")]
     pub data: Option<SchemaText>,
 }
 
 /// The table `[model]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
     /// An ONNX file, a name of the zoo, or a description such as `mlp:64-32-10`. The default is `digits-mlp`.
@@ -106,19 +114,24 @@ pub struct ModelConfig {
     /// What the model predicts; derived from its tail and `[data]` by default.
     pub task: TaskName,
     /// Slices, widest first: five by default, from all units of every hidden layer to an eighth.
+    #[schemars(with = "Vec<schema::TierText>")]
     pub tiers: Vec<TierSpec>,
 }
 
 /// What the model predicts.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskName {
     /// As `[data]` says, or else as the model ends.
     #[default]
     Auto,
+    /// One of several classes per sample.
     Classification,
+    /// One of two classes, by one output.
     Binary,
+    /// Numbers.
     Regression,
+    /// One class for every token of a sample.
     PerToken,
 }
 
@@ -135,7 +148,7 @@ impl TaskName {
 }
 
 /// The weights that a run begins with.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
     /// Those drawn from the seed, or stored in the file.
@@ -146,7 +159,7 @@ pub enum Start {
 }
 
 /// The table `[strategy]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StrategyConfig {
     /// Name in the registry; `fairheterofl` by default.
@@ -156,7 +169,7 @@ pub struct StrategyConfig {
 }
 
 /// The table `[run]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
     /// Rounds of training, 100 by default. One more collects the scores of the final model.
@@ -166,6 +179,7 @@ pub struct RunConfig {
     /// Seed of the order of samples, the selection of devices and rounding.
     pub seed: u64,
     /// What makes a model the best one.
+    #[schemars(with = "schema::BestText")]
     pub best: BestBy,
     /// Training ends after this many models in a row that were not better; 0: never.
     pub stop_after: u32,
@@ -174,7 +188,7 @@ pub struct RunConfig {
 }
 
 /// The table `[round]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoundConfig {
     /// Share of the connected devices that is asked in a round, in (0, 1].
@@ -192,7 +206,7 @@ pub struct RoundConfig {
 }
 
 /// The table `[training]`. A strategy may change what a device is told.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
     /// Passes over the samples per round; 1 by default.
@@ -218,7 +232,7 @@ pub struct TrainingConfig {
 }
 
 /// Which loss before training devices report.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossBefore {
     /// Of the received model on all training samples, in a separate pass.
@@ -229,7 +243,7 @@ pub enum LossBefore {
 }
 
 /// What a device does with its gradients, as `training.optimizer` names it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerName {
     /// Plain SGD, with `momentum` and `nesterov` if they are set.
@@ -240,22 +254,25 @@ pub enum OptimizerName {
 }
 
 /// The table `[wire]`: one codec, or one per tier.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WireConfig {
     /// Codec of models on their way to devices; f32 by default.
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub down: PerTier<Codec>,
     /// Codec of updates; f32 by default.
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub up: PerTier<Codec>,
     /// Devices add the rounding error of int8 to their next update, for one more slice of memory.
     pub error_feedback: bool,
 }
 
 /// The table `[server]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// UDP address; `127.0.0.1:4433` by default. Port 0 takes any free one.
+    #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// Devices that may be connected at once; 4096 by default.
     pub max_connections: usize,
@@ -272,7 +289,7 @@ pub struct ServerConfig {
 }
 
 /// The table `[store]`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     /// Models that are kept, the present one included; 2 by default. A rollback can go back to them.
@@ -288,11 +305,23 @@ pub struct StoreConfig {
 }
 
 /// The table `[report]`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
     /// Counts the devices whose loss a step raises. It reads all updates of the round once more.
     pub conflicts: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "info".into() }
+    }
 }
 
 impl Default for ModelConfig {

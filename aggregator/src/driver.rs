@@ -19,7 +19,9 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
+use coordinator::{Action, Conduct, Coordinator, Waiting, fleet::ConnId};
+
+use crate::store::{Snapshot, StoreError};
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;
@@ -32,6 +34,10 @@ const MAX_BUFFERS: usize = 32;
 pub enum Job {
     /// Carry out an action of the Coordinator, in the order in which they were asked for.
     Execute(Action),
+    /// A view of the store for a backup.
+    Snapshot(mpsc::SyncSender<Result<Option<Snapshot>, StoreError>>),
+    /// The operator has changed how the run is conducted.
+    Adopt(Conduct),
     /// Record what is done, write the files and end.
     Stop,
 }
@@ -48,6 +54,35 @@ pub struct Driver {
     started: time::Instant,
     next_conn: AtomicU64,
     finished: watch::Sender<bool>,
+}
+
+/// Where a run is, for status lines and metrics.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Progress {
+    /// Rounds of the run.
+    pub rounds: u32,
+    pub committed: u32,
+    /// The open exchange of the next round, from 0.
+    pub exchange: Option<u8>,
+    /// How long it has been open.
+    pub open_for: Option<common::Duration>,
+    pub finished: bool,
+    /// By tier.
+    pub tiers: Vec<TierDevices>,
+}
+
+/// How many devices of a tier there are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct TierDevices {
+    pub registered: usize,
+    pub connected: usize,
+}
+
+impl Progress {
+    /// Devices that are connected.
+    pub fn connected(&self) -> usize {
+        self.tiers.iter().map(|tier| tier.connected).sum()
+    }
 }
 
 /// What a connection's writer waits for.
@@ -114,6 +149,12 @@ impl Driver {
         result
     }
 
+    /// Looks at the Coordinator without changing it.
+    pub fn look<R>(&self, look: impl FnOnce(&Coordinator, Instant) -> R) -> R {
+        let now = self.now();
+        look(&lock(&self.coordinator), now)
+    }
+
     /// What the run waits for now.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         lock(&self.coordinator).waiting(self.now())
@@ -122,6 +163,40 @@ impl Driver {
     /// Devices that are registered in the run.
     pub(crate) fn members(&self) -> Vec<DeviceId> {
         lock(&self.coordinator).fleet().devices().map(|device| device.record.device.clone()).collect()
+    }
+
+    /// Where the run is.
+    pub fn progress(&self) -> Progress {
+        let coordinator = lock(&self.coordinator);
+        let open = coordinator.open_exchange();
+        let mut tiers = vec![TierDevices::default(); coordinator.tiers()];
+        for device in coordinator.fleet().devices() {
+            if let Some(tier) = tiers.get_mut(device.record.tier.index()) {
+                tier.registered += 1;
+                tier.connected += usize::from(device.conn.is_some());
+            }
+        }
+        Progress {
+            rounds: coordinator.settings().rounds,
+            committed: coordinator.committed(),
+            exchange: open.map(|open| open.id.exchange),
+            open_for: open.map(|open| self.now() - open.opened),
+            finished: coordinator.is_finished(),
+            tiers,
+        }
+    }
+
+    /// Changes how the run is conducted.
+    pub fn adopt(&self, conduct: Conduct) {
+        let _ = lock(&self.worker).send(Job::Adopt(conduct.clone()));
+        self.with(|coordinator, now| coordinator.adopt(conduct, now));
+    }
+
+    /// A view of the store, taken by the worker between two jobs. Waits for it; `None` if the worker has ended.
+    pub fn snapshot(&self) -> Option<Result<Option<Snapshot>, StoreError>> {
+        let (reply, taken) = mpsc::sync_channel(1);
+        lock(&self.worker).send(Job::Snapshot(reply)).ok()?;
+        taken.recv().ok()
     }
 
     /// A device has proved who it is; `allowed` are the tiers it may have.

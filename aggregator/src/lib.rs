@@ -7,6 +7,9 @@
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
 //! | [`runs`] | the runs in a directory, and which is active | |
+//! | [`backup`], [`check`], [`reload`] | what an operator does beside a run | rounds |
+//! | [`live`] | the present state of a run, for pages and metrics | how it is shown |
+//! | `http` (feature `dashboard`) | the dashboard, metrics, and their HTTP listener | rounds |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -44,12 +47,22 @@
 #![deny(clippy::print_stdout)]
 
 pub mod admission;
+pub mod backup;
 pub mod ca;
+pub mod check;
 pub mod cli;
 mod clock;
 pub mod config;
+mod control;
 pub mod driver;
+#[cfg(feature = "dashboard")]
+pub mod http;
+pub mod live;
+#[cfg(feature = "dashboard")]
+pub mod metrics;
+mod notify;
 pub mod quic;
+pub mod reload;
 pub mod run;
 pub mod runs;
 pub mod scales;

@@ -38,7 +38,7 @@ mod socket;
 mod windows;
 mod writer;
 
-pub use endpoint::{QuicError, listen, listen_as};
+pub use endpoint::{QuicError, check_server_certificate, listen, listen_as};
 use identify::{AuthenticatedDevice, identify};
 pub use windows::set_windows;
 use writer::Writer;

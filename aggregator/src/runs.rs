@@ -26,6 +26,8 @@ use crate::status;
 
 const DIR: &str = "runs";
 const ACTIVE: &str = "active";
+/// Below the gateway's directory: names the active run.
+pub(crate) const ACTIVE_FILE: &str = "runs/active";
 const DEFAULT: &str = "default";
 const CONFIG: &str = "fairtier.toml";
 const SCALES: &str = "scales.json";
@@ -72,6 +74,11 @@ impl RunName {
 
     fn is_first(&self) -> bool {
         self.0 == DEFAULT
+    }
+
+    /// Of its files' names below the gateway's directory.
+    pub(crate) fn prefix(&self) -> String {
+        if self.is_first() { String::new() } else { format!("{DIR}/{}/", self.0) }
     }
 
     /// The directory of its files.

@@ -9,6 +9,7 @@
 //! DIR/scales.json        the scales that the fleet has agreed on, for columns with `scaling = "fleet"`
 //! DIR/rounds/            recorded rounds, with `record = true`
 //! DIR/revoked.jsonl      revoked and replaced devices, with the time
+//! DIR/store/control.sock  for `fairtier gateway backup` while the server runs
 //! DIR/serving.lock       held while the server runs
 //! DIR/runs/              further runs of the fleet, see `runs.rs`
 //! ```
@@ -34,7 +35,9 @@ use crate::{
     ca::{Authority, CaError},
     clock,
     config::{Config, StoreConfig},
+    control::Control,
     driver::Driver,
+    live::LiveSource,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
     runs::{self, RunName, RunsError},
@@ -47,7 +50,10 @@ use coordinator::Coordinator;
 use serde_json::Value;
 use strategies::registry::Registry;
 
+mod handle;
 mod wait_report;
+
+pub use handle::Handle;
 
 /// Why a server does not start, or has stopped.
 #[derive(Debug, thiserror::Error)]
@@ -91,9 +97,12 @@ pub struct Server {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
     driver: Arc<Driver>,
+    live: Arc<LiveSource>,
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
+    admission: Admission,
+    dir: PathBuf,
     /// The run was over when the server was started.
     was_over: bool,
     /// Held while the server runs.
@@ -176,13 +185,17 @@ impl Server {
             handshakes: config.server.max_handshakes_per_s,
         });
         let mut tasks = tokio::task::JoinSet::new();
+        match Control::listen(&own) {
+            Ok(control) => _ = tasks.spawn(control.serve(dir.to_owned(), name, driver.clone())),
+            Err(error) => warn!("no backups while the server runs: the control socket fails: {error}"),
+        }
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let timeouts = quic::Timeouts::default();
         let devices = DeviceConnections::default();
         let context = quic::Context {
             driver: driver.clone(),
             authority,
-            admission,
+            admission: admission.clone(),
             devices,
             downloads,
             timeouts,
@@ -195,7 +208,20 @@ impl Server {
         tasks.spawn(wait_report::run(driver.clone(), status_file));
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, driver, worker, gone, tasks, was_over, _serving: serving })
+        let (dir, live) = (dir.to_owned(), Arc::new(LiveSource::new(driver.clone())));
+        Ok(Self {
+            endpoint,
+            address,
+            driver,
+            live,
+            worker,
+            gone,
+            tasks,
+            admission,
+            dir,
+            was_over,
+            _serving: serving,
+        })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -206,6 +232,16 @@ impl Server {
     /// The bound address: with port 0 in the configuration, this has the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// For parts of the program that observe the server or change its limits.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.driver.clone(), self.admission.clone(), self.gone.subscribe(), self.dir.clone())
+    }
+
+    /// What happens in the run now, for pages and metrics.
+    pub fn live(&self) -> Arc<LiveSource> {
+        self.live.clone()
     }
 
     /// Resolves when the run is over or cannot go on.

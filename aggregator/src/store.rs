@@ -31,6 +31,7 @@ mod memory;
 mod migrate;
 mod model;
 mod payload_pool;
+mod snapshot;
 mod spool;
 mod spooled_updates;
 mod verify;
@@ -42,6 +43,7 @@ pub(crate) use error::is_full;
 pub use history::Reports;
 pub(crate) use history::{LineFaults, Report, ReportReader};
 pub use memory::MemoryStore;
+pub use snapshot::{RunInSnapshot, Snapshot, SnapshotFile};
 pub(crate) use spooled_updates::SpooledUpdates;
 pub(crate) use verify::RolledBack;
 pub use verify::{KeptList, VerifyReport};
@@ -109,6 +111,11 @@ pub trait Store: Send {
 
     /// The reports of all closed rounds, ascending, in memory. `fairtier gateway history` reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
+
+    /// A view of the present state that stays the same. `None` for stores that keep nothing on disk.
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// What identifies a model and its tiers.

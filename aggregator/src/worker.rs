@@ -182,6 +182,12 @@ impl RoundWorker {
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {
                 Job::Stop => break,
+                Job::Snapshot(reply) => {
+                    self.record()?;
+                    // A backup that was given up has no receiver.
+                    let _ = reply.send(self.store.snapshot());
+                }
+                Job::Adopt(conduct) => self.conductor.run.settings.adopt(conduct),
                 Job::Execute(Action::Store(update)) => {
                     self.record()?;
                     let (reply, left) = self.store_group(update, jobs, driver)?;

@@ -44,7 +44,6 @@ pub mod data;
 pub mod engine;
 pub mod experiment;
 mod keep;
-pub mod number;
 pub mod partition;
 mod progress;
 pub mod report;

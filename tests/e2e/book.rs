@@ -38,6 +38,7 @@ macro_rules! pages {
 pages! {
     quick_start: "quick-start.md",
     gateway: "gateway.md",
+    service: "service.md",
     devices: "devices.md",
     boards: "boards.md",
     your_own_model: "your-own-model.md",

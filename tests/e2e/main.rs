@@ -35,6 +35,7 @@
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `run_status` | progress of a run: `status`, refusals in the log, runs in which nothing was trained |
 //! | `security_doc` | SECURITY.md names tests that exist |
+//! | `service` | a gateway as a service: backups under load, a service manager, reloads, metrics, packaging |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `slow_devices` | what a round waits for, in virtual time |
 //! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
@@ -78,6 +79,7 @@ mod reconnect_backoff;
 mod rounds;
 mod run_status;
 mod security_doc;
+mod service;
 mod several_runs;
 mod simulation;
 mod slow_devices;

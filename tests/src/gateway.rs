@@ -205,7 +205,8 @@ pub fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
-            } else {
+            } else if path.is_file() {
+                // A killed gateway leaves its control socket.
                 let content = fs::read(&path).unwrap();
                 found.push((path, content));
             }

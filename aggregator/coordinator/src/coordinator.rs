@@ -29,7 +29,7 @@ use crate::{
     fleet::{ConnId, Fleet},
     pacing::RecentByKind,
     published::{Published, publish},
-    settings::Settings,
+    settings::{Conduct, Settings},
 };
 use strategies::tiered::TieredModel;
 
@@ -39,6 +39,7 @@ mod exports;
 mod inbox;
 mod notice;
 mod outbox;
+mod progress;
 mod registrations;
 mod selection;
 mod start;
@@ -53,6 +54,7 @@ use exports::Exports;
 use notice::Notices;
 pub use notice::{Notice, RefusedBy};
 use outbox::Outbox;
+pub use progress::PhaseName;
 use registrations::Registrations;
 pub use start::{ReopenedExchange, Start};
 pub use waiting::{Gathering, WaitedFor, Waiting};
@@ -92,6 +94,8 @@ pub struct Coordinator {
     /// Times until the last answer of an exchange.
     answer_times: RecentByKind<Duration>,
     notices: Notices,
+    /// The operator wants no further round for now.
+    paused: bool,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -142,6 +146,7 @@ impl Coordinator {
             ended_early: false,
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
+            paused: false,
             conns: BTreeMap::new(),
             awake: BTreeSet::new(),
             actions: VecDeque::new(),
@@ -160,9 +165,21 @@ impl Coordinator {
         &self.fleet
     }
 
+    /// Tiers of the model.
+    pub fn tiers(&self) -> usize {
+        self.model.plans.len()
+    }
+
     /// How the run is conducted.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The operator has changed how the run is conducted.
+    pub fn adopt(&mut self, conduct: Conduct, now: Instant) {
+        self.settings.adopt(conduct);
+        self.start_uploads(now);
+        self.advance(now);
     }
 
     /// Rounds committed so far.

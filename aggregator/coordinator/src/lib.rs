@@ -108,4 +108,4 @@ pub mod settings;
 pub mod wall;
 
 pub use coordinator::*;
-pub use settings::Settings;
+pub use settings::{Conduct, Settings};

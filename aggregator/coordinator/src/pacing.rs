@@ -119,6 +119,11 @@ impl Deadlines {
         waited >= self.deadline(tier) && self.has_quorum(tier, counts)
     }
 
+    /// Share of its eligible devices that a tier needs to close late.
+    pub fn quorum_of(&self, tier: Tier) -> f64 {
+        value_of(&self.quorum, tier)
+    }
+
     /// Whether enough of a tier's eligible devices have delivered.
     pub fn has_quorum(&self, tier: Tier, counts: &TierCounts) -> bool {
         counts.delivered >= (value_of(&self.quorum, tier) * counts.eligible() as f64).ceil() as usize

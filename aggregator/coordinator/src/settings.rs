@@ -52,7 +52,49 @@ pub struct Settings {
     pub divergence: f64,
 }
 
+/// The settings that may change while a run goes on. They apply from the next decision on; what devices have been told in an
+/// open exchange stays.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Conduct {
+    /// See [`Settings::rounds`].
+    pub rounds: u32,
+    /// See [`Settings::min_devices`].
+    pub min_devices: usize,
+    /// See [`Settings::participation`].
+    pub participation: f64,
+    /// See [`Settings::deadlines`].
+    pub deadlines: Deadlines,
+    /// See [`Settings::over_selection`].
+    pub over_selection: f64,
+    /// See [`Settings::arrivals_per_s`].
+    pub arrivals_per_s: f64,
+    /// See [`Settings::max_uploads`].
+    pub max_uploads: usize,
+}
+
 impl Settings {
+    /// What may change while a run goes on.
+    pub fn conduct(&self) -> Conduct {
+        Conduct {
+            rounds: self.rounds,
+            min_devices: self.min_devices,
+            participation: self.participation,
+            deadlines: self.deadlines.clone(),
+            over_selection: self.over_selection,
+            arrivals_per_s: self.arrivals_per_s,
+            max_uploads: self.max_uploads,
+        }
+    }
+
+    /// Replaces what may change.
+    pub fn adopt(&mut self, conduct: Conduct) {
+        let Conduct { rounds, min_devices, participation, deadlines, .. } = conduct;
+        let Conduct { over_selection, arrivals_per_s, max_uploads, .. } = conduct;
+        (self.rounds, self.min_devices, self.participation) = (rounds, min_devices, participation);
+        (self.over_selection, self.arrivals_per_s) = (over_selection, arrivals_per_s);
+        (self.deadlines, self.max_uploads) = (deadlines, max_uploads);
+    }
+
     /// Encoding of the models and guides of a tier.
     pub fn down_codec(&self, tier: Tier) -> Codec {
         value_of(&self.down, tier)

@@ -11,6 +11,9 @@ Examples:
   fairtier gateway revoke --dir gateway cam-2        cam-2 can no longer connect
   fairtier gateway members --dir gateway             list members and revoked devices
   fairtier gateway rotate-server-key --dir gateway   a new key for the server, if the present one may be stolen
+  fairtier gateway check --dir gateway               would it start, and what does each tier cost?
+  fairtier gateway backup --dir gateway monday.tar   all that the gateway needs to go on, also while it runs
+  fairtier gateway restore monday.tar --dir gateway-2  the same gateway in another directory
   fairtier gateway serve --dir gateway               serve until the run is over or Ctrl-C
   fairtier gateway resume --dir gateway              the same, but never begins a new run
   fairtier gateway status --dir gateway              the last round, and the devices this one waits for
@@ -54,8 +57,30 @@ Examples:
   fairtier gateway revoke --dir gateway cam-2
   fairtier gateway revoke --dir gateway cam-2 cam-3   also while `serve` runs";
 
+pub(super) const CHECK: &str = "\
+Examples:
+  fairtier gateway check --dir gateway                                      exit code 1 if the gateway would not start
+  fairtier gateway check --dir gateway --listen 0.0.0.0:4433 --metrics 127.0.0.1:9464
+  fairtier gateway check --dir gateway --format json | jq '.findings[] | select(.state != \"ok\")'";
+
+pub(super) const SCHEMA: &str = "\
+Examples:
+  fairtier gateway schema > fairtier.schema.json        then, as the first line of fairtier.toml, for editors with Taplo:
+  #:schema fairtier.schema.json";
+
+pub(super) const BACKUP: &str = "\
+Examples:
+  fairtier gateway backup --dir gateway monday.tar      also while `serve` runs
+  fairtier gateway backup --dir gateway /mnt/safe/gateway.tar --format json";
+
+pub(super) const RESTORE: &str = "\
+Examples:
+  fairtier gateway restore monday.tar --dir gateway-2   then: fairtier gateway resume --dir gateway-2";
+
 pub(super) const SERVE: &str = "\
 Examples:
+  fairtier gateway serve --dir gateway --metrics 127.0.0.1:9464   for Prometheus: /metrics, /healthz and /readyz
+  fairtier gateway serve --dir gateway --log-format json 2> gateway.log
   fairtier gateway serve --dir gateway --listen 0.0.0.0:4433   until Ctrl-C
   fairtier gateway serve --dir gateway --fairness 0.3          losses of tiers within 30 % of their mean
   fairtier gateway serve --dir gateway --exit-when-done        ends when the run is over and devices have their models";

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     config::Config,
+    notify::Notifier,
     run::RunError,
     server::{RunEnd, Server, ServerError},
     status,
@@ -23,7 +24,13 @@ use strategies::registry::Registry;
 use tracing::info;
 use trainer::data::schema::Scaling;
 
-use super::{place::Place, print};
+use super::{
+    log::LogLevel,
+    monitor::{Monitor, MonitorArgs},
+    place::Place,
+    print,
+    reconfigure::Reconfigure,
+};
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
@@ -44,30 +51,47 @@ pub(super) struct ServeArgs {
     /// could train in any round
     #[arg(long)]
     exit_when_done: bool,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
-pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, fairness, exit_when_done } = args;
-    let own = Place::of(dir)?.run;
-    let mut config = super::load(&own)?;
-    if let Some(listen) = *listen {
-        config.server.listen = listen;
+impl ServeArgs {
+    /// The configuration of the active run with what the command line overrides.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = super::load(&Place::of(&self.dir)?.run)?;
+        if let Some(listen) = self.listen {
+            config.server.listen = listen;
+        }
+        if let Some(target) = self.fairness {
+            config.fairness.target = target;
+        }
+        Ok(config)
     }
-    if let Some(target) = *fairness {
-        config.fairness.target = target;
-    }
+}
+
+pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Result<()> {
+    let config = args.config()?;
+    log.follow(&config.log.level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        let ServeArgs { dir, exit_when_done, .. } = args;
+        let own = Place::of(dir)?.run;
+        let monitor = args.monitor.bind(&config).await?;
+        let observer = monitor.as_ref().map(Monitor::observer);
         let server =
-            Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir, &config))?;
+            Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir, &config))?;
+        let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
+        let mut manager = Notifier::from_environment();
         let stop = stop_signal()?;
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
-        if over {
-            info!("the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early");
-        } else {
+        let run = async {
+            if over {
+                info!("the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early");
+                return;
+            }
             tokio::select! {
                 () = &mut stop => info!("stopping"),
                 end = server.finished() => if end == RunEnd::Over {
@@ -75,6 +99,18 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
                     linger(&server, *exit_when_done, stop).await;
                 }
             }
+        };
+        let handle = server.handle();
+        let follow = Reconfigure { registry, args, log, config: config.clone(), server: &handle }.follow(manager.as_mut());
+        tokio::select! {
+            () = run => {}
+            ended = follow => ended?,
+        }
+        if let Some(monitor) = &monitor {
+            monitor.stop();
+        }
+        if let Some(manager) = &mut manager {
+            manager.stopping();
         }
         server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
         if over && *exit_when_done {

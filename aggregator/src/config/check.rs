@@ -32,6 +32,14 @@ impl Config {
         rules.extend(self.tiers());
         rules.extend(server(&self.server));
         rules.extend(store(&self.store));
+        let level = &self.log.level;
+        let known = tracing_subscriber::EnvFilter::try_new(level).is_ok() && !level.is_empty();
+        rules.push(rule(
+            "log.level",
+            format!("{level:?}"),
+            known,
+            "must be error, warn, info, debug or trace",
+        ));
         match rules.into_iter().find(|rule| !rule.holds) {
             Some(Rule { key, value, why, .. }) => Err(ConfigError::Value { key, value, why }),
             None => Ok(()),
@@ -184,6 +192,7 @@ mod tests {
         assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
         assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));
+        assert!(error("[log]\nlevel = \"loud=9\"").contains("log.level"));
         assert!(error("[training]\nlr = nan").contains("training.lr"));
     }
 

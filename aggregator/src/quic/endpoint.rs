@@ -48,6 +48,12 @@ pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, Qu
     listen_as(authority, address, &PROTOCOLS)
 }
 
+/// Fails if the server's certificate and key cannot be used, or do not match.
+pub fn check_server_certificate(authority: &Authority) -> Result<(), QuicError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ServerCertificate::new(authority, &provider).map(drop)
+}
+
 /// The same endpoint with other protocols.
 pub fn listen_as(
     authority: &Authority,

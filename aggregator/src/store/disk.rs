@@ -14,6 +14,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use common::{RunId, files};
@@ -86,6 +87,8 @@ pub struct DiskStore {
     spare: Option<SpareFile>,
     /// Spools of earlier rounds, opened as they are read; until the next commit.
     old: BTreeMap<u32, Spool>,
+    /// Shared with every snapshot that lives: until then no file is removed.
+    pub(super) held: Arc<()>,
 }
 
 impl DiskStore {
@@ -128,8 +131,8 @@ impl DiskStore {
 
     pub(super) fn new(ledger: Ledger, dir: &Path, options: Options) -> Self {
         let (spools, models, history) = (dir.join("spool"), Models::of(dir), History::of(dir));
-        let (spool, unsettled, spare, old) = (None, vec![], None, BTreeMap::new());
-        Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old }
+        let (spool, unsettled, spare, old, held) = (None, vec![], None, BTreeMap::new(), Arc::default());
+        Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old, held }
     }
 
     /// Fails if anything is damaged that a run needs to continue.
@@ -245,6 +248,11 @@ impl DiskStore {
         }
         let open = self.open_number();
         read(self.old.get_mut(&round).ok_or(StoreError::WrongRound { open, got: round })?)
+    }
+
+    /// Whether a snapshot of the store lives.
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.held) > 1
     }
 
     /// Starts a new history file if one is due. A failure does not stop the run.

@@ -64,6 +64,12 @@ impl History {
             .map_err(|source| self.failed(source))
     }
 
+    /// The full files, by round.
+    pub fn full(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
+        Ok(archives.into_iter().map(|archive| archive.path).collect())
+    }
+
     pub fn sync(&self) -> Result<(), StoreError> {
         if let Some(file) = files::open_for_reading(&self.live()).map_err(|source| self.failed(source))? {
             file.sync_data().map_err(|source| self.failed(source))?;

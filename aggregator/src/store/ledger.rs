@@ -142,6 +142,12 @@ impl Ledger {
         caught(|| look(&self.db()?.begin_read()?)).map_err(|error| self.failed(error))
     }
 
+    /// A view of the present state, which later changes do not touch.
+    pub fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        self.sound()?;
+        caught(|| Ok(self.db()?.begin_read()?)).map_err(|error| self.failed(error))
+    }
+
     /// Applies all of `change` durably, or nothing of it.
     pub fn write<T>(
         &self,
@@ -228,7 +234,7 @@ from_database!(
 /// Turns panics into errors: the database panics on some kinds of damage in its own pages.
 ///
 /// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
-fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
+pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -299,7 +305,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
     files::rename(&draft.0, path).map_err(io)
 }
 
-fn at(path: &Path, error: LedgerError) -> StoreError {
+pub(super) fn at(path: &Path, error: LedgerError) -> StoreError {
     let path = path.to_owned();
     match error {
         LedgerError::Damaged(what) => StoreError::Damaged { path, what },

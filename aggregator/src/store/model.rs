@@ -85,7 +85,7 @@ impl Models {
         spool::sweep_files(&self.0, SUFFIX, named)
     }
 
-    fn path(&self, round: u32) -> PathBuf {
+    pub fn path(&self, round: u32) -> PathBuf {
         spool::file_of(&self.0, round, SUFFIX)
     }
 }

@@ -24,6 +24,7 @@ mod damaged;
 mod migration;
 mod reading;
 mod reports;
+mod snapshots;
 mod validation;
 
 fn id(name: &str) -> DeviceId {

@@ -11,7 +11,7 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use serde::de::IgnoredAny;
 
 use super::{
-    BestModel, DiskStore, KeptModel, Options, RoundRecord, Store, StoreError,
+    BestModel, DiskStore, KeptModel, ModelFingerprint, Options, RoundRecord, Store, StoreError,
     disk::complete,
     extras,
     history::{HistoryLine, SetAside, Walked},
@@ -106,6 +106,14 @@ impl DiskStore {
         let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
         let meta = Self::new(ledger, dir, Options::default()).meta()?;
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
+    }
+
+    /// The same; an error if `model` is not the model of the run.
+    pub fn committed_with(dir: &Path, model: &ModelFingerprint) -> Result<Option<u32>, StoreError> {
+        let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
+        let mut store = Self::new(ledger, dir, Options::default());
+        let saved = store.load(model)?;
+        Ok(saved.map(|saved| saved.next_round.saturating_sub(1)))
     }
 
     /// The kept models of a directory's run and the best of them; `None` if no run has begun. Changes nothing.

@@ -1,8 +1,8 @@
 //! The fairness target in the results of the demo: disparity and knob by round, status and certificate in words.
 
 use coordinator::report::RoundReport;
+use plots::number;
 use serde::Serialize;
-use sim::number;
 use strategies::fairness::FairnessLine;
 
 /// Disparity and knob of one round.

@@ -132,7 +132,7 @@ impl Measure {
     /// Formats a value of this measure.
     pub(crate) fn show(&self, value: f64) -> String {
         match self {
-            Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => crate::number::change(value),
+            Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => plots::number::change(value),
             Self::Difference { figure, .. } | Self::Best { figure, .. } => {
                 figure::show_difference(figure, value)
             }

@@ -12,10 +12,8 @@ use super::{
     ExperimentError,
     summary::{FIGURES, text},
 };
-use crate::{
-    number,
-    results::{self, ExperimentResults},
-};
+use crate::results::{self, ExperimentResults};
+use plots::number;
 
 /// `DIR` or `DIR:SETTING`, where DIR holds an `experiment.json` or is a kept file.
 #[derive(Clone, PartialEq, Debug)]

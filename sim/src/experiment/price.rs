@@ -3,10 +3,8 @@
 use common::{metrics::Spread, output::table};
 use serde::Serialize;
 
-use crate::{
-    number,
-    results::{ExperimentRecord, UnitResult},
-};
+use crate::results::{ExperimentRecord, UnitResult};
+use plots::number;
 
 /// A setting against its twin.
 #[derive(Clone, PartialEq, Debug, Serialize)]

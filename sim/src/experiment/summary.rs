@@ -2,10 +2,8 @@
 
 use common::{metrics::Spread, output::table};
 
-use crate::{
-    number,
-    results::{ExperimentRecord, UnitResult},
-};
+use crate::results::{ExperimentRecord, UnitResult};
+use plots::number;
 
 /// Names of figures (see [`crate::results::FinalScores::figure`]) and their column titles.
 pub const FIGURES: [(&str, &str); 23] = [

@@ -8,9 +8,9 @@ use strategies::fairness::FairnessLine;
 
 use crate::{
     claims::{self, ClaimVerdict},
-    number,
     results::{Check, ExperimentRecord, ExperimentResults, Measure, TargetResult, UnitResult},
 };
+use plots::number;
 
 /// Columns by which further lines of an entry are indented.
 const INDENT: usize = 2;

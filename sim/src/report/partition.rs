@@ -2,14 +2,13 @@
 
 use common::output::{table, wrap};
 
-use super::{
+use crate::partition::{ClientView, PartitionView};
+use plots::{
     PICTURE_STYLE, PLOT_STYLE, STYLE,
+    frame::canvas,
     markup::{Element, el},
-    plot::{StackedColumns, shares, shares_parts},
-};
-use crate::{
     number,
-    partition::{ClientView, PartitionView},
+    shares::{StackedColumns, shares, shares_parts},
 };
 
 /// Number of classes with their own column in tables.

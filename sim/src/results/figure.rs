@@ -1,6 +1,6 @@
 //! Titles and number formats of figures, and their better direction. `lookup` defines the names.
 
-use crate::number;
+use plots::number;
 
 /// The title of a figure in tables.
 pub fn title(name: &str) -> String {

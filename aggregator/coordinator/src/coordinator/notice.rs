@@ -68,6 +68,12 @@ impl Notices {
         self.waiting.pop_front()
     }
 
+    /// All reasons that were reported, by device.
+    pub(super) fn reported(&self) -> impl Iterator<Item = (&DeviceId, RefusedBy, Code)> {
+        let reasons = self.reported.iter();
+        reasons.flat_map(|(device, reasons)| reasons.iter().map(move |&(by, code)| (device, by, code)))
+    }
+
     fn report(&mut self, notice: Notice) {
         let reported = self.reported.entry(notice.device.clone()).or_default();
         if reported.insert((notice.by, notice.refusal.code)) {

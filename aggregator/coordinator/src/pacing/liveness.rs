@@ -14,6 +14,8 @@ pub struct Liveness {
     longest_silence: Duration,
     /// It was asked and has not answered yet.
     owes_answer: bool,
+    /// Last sign of life since the gateway was started.
+    last_heard: Option<Instant>,
 }
 
 impl Liveness {
@@ -29,6 +31,7 @@ impl Liveness {
     pub fn note_heard(&mut self, now: Instant) {
         self.longest_silence = self.longest_silence.max(now - self.silent_since.max(self.asked));
         self.silent_since = self.silent_since.max(now);
+        self.last_heard = Some(now);
     }
 
     /// The link is lost; the silence begins now.
@@ -41,6 +44,11 @@ impl Liveness {
         self.note_heard(now);
         self.owes_answer = false;
         AnswerTiming { took: now - self.asked, silence: self.longest_silence }
+    }
+
+    /// When it was heard last; `None` if it was not since the gateway was started.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.last_heard
     }
 
     /// Since when the device is silent.

@@ -9,7 +9,7 @@ use strategies::device::DeviceRecord;
 use super::{DiskStore, Options, update_tag};
 use crate::store::{
     BestModel, Commit, Entry, KeptModel, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord,
-    SavedRun, Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    SavedRun, Snapshot, Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
     extras::{self, Extras},
     history::{HistoryLine, Report},
     kept,
@@ -173,7 +173,8 @@ impl Store for DiskStore {
         }
         self.ledger.write(|txn| write_commit(txn, commit, &model, &options, &dropped))?;
         let files = (self.spool.take(), std::mem::take(&mut self.old));
-        if !options.keep_spool {
+        // Files that a snapshot may still read are removed after a later round.
+        if !options.keep_spool && !self.is_held() {
             let needed: BTreeSet<u32> = kept.iter().map(|update| update.ticket.round).collect();
             if !needed.contains(&commit.round) {
                 self.spare = SpareFile::set_aside(&self.spools, commit.round);
@@ -182,9 +183,10 @@ impl Store for DiskStore {
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         let oldest = first_kept(commit.round, options.keep_models);
-        let best = commit.best.map(|best| best.round);
-        let _ =
-            self.models.sweep(|round| round >= oldest || Some(round) == best || Some(round) == commit.spared);
+        if !self.is_held() {
+            let kept = [commit.best.map(|best| best.round), commit.spared];
+            let _ = self.models.sweep(|round| round >= oldest || kept.contains(&Some(round)));
+        }
         // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
@@ -228,6 +230,10 @@ impl Store for DiskStore {
             Ok(())
         })?;
         walked.unreadable.into_iter().next().map_or(Ok(reports), Err)
+    }
+
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        self.take_snapshot().map(Some)
     }
 }
 

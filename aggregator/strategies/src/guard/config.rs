@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use common::DeviceId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 /// Whether the guard acts.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Nothing is limited.
@@ -17,7 +18,7 @@ pub enum Mode {
 }
 
 /// Which devices may count more than their plain share.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bonus {
     /// All devices.

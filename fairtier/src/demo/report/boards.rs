@@ -1,10 +1,10 @@
 //! The report for a fleet with boards: the demo's page plus the resources of each board.
 
-use serde::Serialize;
-use sim::{
+use plots::{
+    markup::{Element, el},
     number,
-    report::markup::{Element, el},
 };
+use serde::Serialize;
 
 use super::{html::page, table::table};
 use crate::demo::DemoResult;

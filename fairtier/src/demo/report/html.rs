@@ -5,12 +5,10 @@
 mod setup;
 mod target;
 
-use sim::{
+use plots::{
+    PLOT_STYLE, STYLE,
+    markup::{Element, el},
     number,
-    report::{
-        PLOT_STYLE, STYLE,
-        markup::{Element, el},
-    },
 };
 
 use super::{

@@ -1,9 +1,6 @@
 //! The main comparison as one SVG file, for a README: a headline and the losses of the devices.
 
-use sim::{
-    number,
-    report::{PICTURE_STYLE, PLOT_STYLE, markup::el},
-};
+use plots::{PICTURE_STYLE, PLOT_STYLE, markup::el, number};
 
 use super::plot::{self, Spacing, StripPlot};
 use crate::demo::DemoResult;

@@ -21,7 +21,7 @@ pub use histogram::histogram;
 pub use strip::{Spacing, StripPlot, strip, strip_parts};
 pub use target::{disparity, gains, knob};
 
-use sim::report::scale::step;
+use plots::scale::step;
 
 use crate::demo::{DemoResult, StrategyRun};
 

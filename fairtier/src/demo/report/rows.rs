@@ -1,7 +1,7 @@
 //! The compared figures: by tier and over the fleet.
 
 use common::metrics::Summary;
-use sim::number;
+use plots::number;
 
 use crate::demo::{BaselineChange, DemoResult, StrategyRun, change};
 

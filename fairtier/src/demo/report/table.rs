@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use sim::number;
+use plots::number;
 
 use super::rows::{self, COLUMNS};
 use crate::demo::{DemoResult, change};

@@ -1,5 +1,5 @@
+use plots::number;
 use serde_json::Value;
-use sim::number;
 
 use super::*;
 use crate::demo::tests::TINY;

@@ -9,9 +9,9 @@ use super::curve::{self, CurvePoint};
 use crate::{
     claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
     experiment::{Price, data_of, prices},
-    report::plot::lorenz::gini,
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
+use plots::lorenz::gini;
 
 /// Figures in the order of the report. A table has the figures that any of its settings has.
 pub const FIGURES: &[&str] = &[

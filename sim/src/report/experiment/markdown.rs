@@ -72,7 +72,7 @@ fn write_experiment(out: &mut String, experiment: &ExperimentDigest) -> fmt::Res
         )?;
         for line in &price.lines {
             let show = |spread| figure::show_spread(&line.figure, spread);
-            let change = crate::number::change(line.change.mean);
+            let change = plots::number::change(line.change.mean);
             writeln!(out, "| {} | {} | {} | {change} |", line.title, show(&line.without), show(&line.with))?;
         }
     }

@@ -4,15 +4,12 @@ use super::{
     digest::{Digest, ExperimentDigest},
     plots, tables,
 };
-use crate::{
-    claims::ClaimVerdict,
+use crate::{claims::ClaimVerdict, results::figure};
+use ::plots::{
+    PLOT_STYLE, STYLE,
+    markup::{Element, el},
     number,
-    report::{
-        PLOT_STYLE, STYLE,
-        markup::{Element, el},
-        plot::series::legend,
-    },
-    results::figure,
+    series::legend,
 };
 
 /// Additional styles for pages of experiments.

@@ -6,18 +6,14 @@ use super::{
     curve::CurvePoint,
     digest::{ExperimentDigest, SettingDigest, TierDigest},
 };
-use crate::{
-    report::{
-        markup::Element,
-        plot::{
-            columns::{ColumnSeries, Columns},
-            lines::{Level, LineSeries, Lines, Point},
-            lorenz::{self, Lorenz},
-            pareto::{self, Axes, ParetoPoint},
-            spread::{self, SpreadRow},
-        },
-    },
-    results::figure,
+use crate::results::figure;
+use plots::{
+    columns::{ColumnSeries, Columns},
+    lines::{Level, LineSeries, Lines, Point},
+    lorenz::{self, Lorenz},
+    markup::Element,
+    pareto::{self, Axes, ParetoPoint},
+    spread::{self, SpreadRow},
 };
 
 /// Names of the figures for fairness and quality of this experiment: of groups, gaps or devices.

@@ -6,9 +6,11 @@ use super::digest::{Digest, ExperimentDigest, SettingDigest, TierDigest};
 use crate::{
     claims::{CheckOutcome, ClaimVerdict},
     experiment::{Price, PriceLine},
-    number,
-    report::markup::{Element, el},
     results::figure,
+};
+use plots::{
+    markup::{Element, el},
+    number,
 };
 
 /// A table in a horizontally scrolling box.

@@ -1,8 +1,8 @@
 //! What was run: data, model, training, strategies and the command.
 
-use sim::{
+use plots::{
+    markup::{Element, el},
     number,
-    report::markup::{Element, el},
 };
 
 use crate::demo::{DemoResult, Setup};

@@ -1,8 +1,8 @@
 //! The fairness target on the page: disparity, knob and price, the seeds, and the device with classes of its own.
 
-use sim::{
+use plots::{
+    markup::{Element, el},
     number,
-    report::markup::{Element, el},
 };
 use strategies::fairness::FairnessStatus;
 

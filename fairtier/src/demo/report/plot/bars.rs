@@ -1,13 +1,11 @@
 //! Mean accuracy of the devices of each tier, and of all.
 
 use common::metrics::Summary;
-use sim::{
+use plots::{
+    frame::{Frame, canvas, text},
+    markup::{Element, el},
     number::percent,
-    report::{
-        markup::{Element, el},
-        plot::frame::{Frame, canvas, text},
-        scale::Scale,
-    },
+    scale::Scale,
 };
 
 use super::strip::legend;

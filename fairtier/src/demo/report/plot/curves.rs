@@ -1,12 +1,10 @@
 //! Loss by round: one small panel per tier with the same axes, and one for the variance.
 
-use sim::{
+use plots::{
+    frame::{Frame, canvas, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        plot::frame::{Frame, canvas, text},
-        scale::Scale,
-    },
+    scale::Scale,
 };
 
 use crate::demo::{CurvePoint, DemoResult, StrategyRun};

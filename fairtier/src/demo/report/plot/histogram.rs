@@ -1,12 +1,10 @@
 //! Number of devices by loss: the baseline above the axis, the other strategy below.
 
-use sim::{
+use plots::{
+    frame::{Frame, canvas, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        plot::frame::{Frame, canvas, line, text},
-        scale::{Scale, label, step},
-    },
+    scale::{Scale, label, step},
 };
 
 use super::{losses, top_loss};

@@ -1,12 +1,10 @@
 //! Every device's loss as a dot, tier by tier, one row per strategy; a bar marks the tier's mean.
 
-use sim::{
+use plots::{
+    frame::{Frame, canvas, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        plot::frame::{Frame, canvas, line, text},
-        scale::Scale,
-    },
+    scale::Scale,
 };
 
 use super::top_loss;

@@ -1,12 +1,10 @@
 //! The target by round: the disparity of both runs, and the knob; and what each tier gains or pays.
 
-use sim::{
+use plots::{
+    frame::{Frame, canvas, line, text},
+    markup::{Element, el},
     number::{change, figure},
-    report::{
-        markup::{Element, el},
-        plot::frame::{Frame, canvas, line, text},
-        scale::{Scale, label},
-    },
+    scale::{Scale, label},
 };
 
 use crate::demo::{DemoResult, DisparityPoint};

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use sim::number;
+use plots::number;
 use strategies::fairness::FairnessLine;
 
 use crate::demo::{

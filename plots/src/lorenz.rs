@@ -5,16 +5,12 @@
 //! Gini = 1 - 2 * area below the curve
 //! ```
 
-use super::{
-    frame::{Frame, described, line, text},
-    series::class,
-};
 use crate::{
+    frame::{Frame, described, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        scale::Scale,
-    },
+    scale::Scale,
+    series::class,
 };
 
 const WIDTH: f64 = 560.0;
@@ -24,8 +20,11 @@ const FRAME: Frame = Frame { left: 48.0, right: WIDTH - 14.0, top: 34.0, bottom:
 /// One curve.
 #[derive(Clone, Debug)]
 pub struct Lorenz<'a> {
+    /// Selects colour and dashes.
     pub index: usize,
+    /// As the legend has it.
     pub name: &'a str,
+    /// From (0, 0) to (1, 1).
     pub curve: Vec<(f64, f64)>,
 }
 

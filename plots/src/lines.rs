@@ -1,15 +1,11 @@
 //! Numbers by round: one line per series with a band of one standard deviation over seeds.
 
-use super::{
-    frame::{Frame, described, line, text},
-    series::class,
-};
 use crate::{
+    frame::{Frame, described, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        scale::Scale,
-    },
+    scale::Scale,
+    series::class,
 };
 
 const WIDTH: f64 = 340.0;
@@ -21,10 +17,13 @@ const POINTS: usize = 100;
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
+    /// Above the panel.
     pub title: String,
     /// The shown quantity, as in `mean loss`.
     pub what: &'static str,
+    /// Whether the vertical axis is logarithmic.
     pub log: bool,
+    /// One for each series.
     pub lines: Vec<LineSeries<'a>>,
     /// Horizontal lines at values that series shall reach.
     pub levels: Vec<Level<'a>>,
@@ -35,23 +34,33 @@ pub struct Lines<'a> {
 pub struct Level<'a> {
     /// Index of the series.
     pub index: usize,
+    /// As the legend has it.
     pub name: &'a str,
+    /// On the vertical axis.
     pub value: f64,
 }
 
+/// A quantity by round.
 #[derive(Clone, Debug)]
 pub struct LineSeries<'a> {
+    /// Selects colour and dashes.
     pub index: usize,
+    /// As the legend has it.
     pub name: &'a str,
     /// Whether the axis covers it. A diverged line ends at the edge.
     pub scales: bool,
+    /// By round.
     pub points: Vec<Point>,
 }
 
+/// The quantity after a round.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Point {
+    /// The round.
     pub x: f64,
+    /// Over seeds.
     pub mean: f64,
+    /// Standard deviation over seeds; 0 for one seed.
     pub std: f64,
 }
 
@@ -66,6 +75,7 @@ impl Lines<'_> {
         (low <= high).then_some((low, high))
     }
 
+    /// The panel as SVG, with the given domain or its own.
     pub fn draw(&self, domain: Option<(f64, f64)>) -> Element {
         let (low, high) = domain.or_else(|| self.domain()).unwrap_or((0.1, 1.0));
         let y = if self.log {

@@ -1,16 +1,12 @@
 //! Fairness against accuracy, one mark per setting with its spread over seeds. A line joins the settings that no
 //! other setting beats in both.
 
-use super::{
-    frame::{Frame, described, line, text},
-    series::{class, mark},
-};
 use crate::{
+    frame::{Frame, described, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        scale::Scale,
-    },
+    scale::Scale,
+    series::{class, mark},
 };
 
 const WIDTH: f64 = 560.0;
@@ -19,9 +15,12 @@ const FRAME: Frame = Frame { left: 72.0, right: WIDTH - 18.0, top: 34.0, bottom:
 /// Width of a letter in labels, as large as a narrow page shows it.
 const LETTER: f64 = 9.5;
 
+/// One setting.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ParetoPoint<'a> {
+    /// Selects colour and mark.
     pub index: usize,
+    /// As the legend has it.
     pub name: &'a str,
     /// Unfairness, lower is better: mean and standard deviation over seeds.
     pub unfair: (f64, f64),
@@ -34,7 +33,9 @@ pub struct ParetoPoint<'a> {
 /// Titles of the axes.
 #[derive(Copy, Clone, Debug)]
 pub struct Axes<'a> {
+    /// Name or value of the horizontal axis.
     pub unfair: &'a str,
+    /// Name or value of the vertical axis.
     pub good: &'a str,
 }
 
@@ -53,6 +54,7 @@ pub fn front<'a, 'b>(points: &'b [ParetoPoint<'a>]) -> Vec<&'b ParetoPoint<'a>> 
     front
 }
 
+/// Draws the plot.
 pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
     let x = Scale::linear(domain(points.iter().map(|point| point.unfair)), (FRAME.left, FRAME.right));
     let y = Scale::linear(domain(points.iter().map(|point| point.good)), (FRAME.bottom, FRAME.top));

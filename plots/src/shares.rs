@@ -1,7 +1,7 @@
 //! Samples of each client: one column per client, stacked by class or by group.
 
-use super::frame::{Frame, canvas, text};
-use crate::report::{
+use crate::frame::{Frame, canvas, text};
+use crate::{
     markup::{Element, el},
     scale::{Scale, step},
 };
@@ -17,11 +17,13 @@ const COLOURS: usize = 12;
 pub struct StackedColumns<'a> {
     /// What the kinds are, as in `class`.
     pub what: &'a str,
+    /// Names of the parts of a column, from the bottom up.
     pub kinds: &'a [String],
     /// Name of each client, and its counts by kind.
     pub clients: Vec<(&'a str, &'a [usize])>,
 }
 
+/// Draws the plot on a canvas of its own.
 pub fn shares(stack: &StackedColumns<'_>) -> Element {
     let (height, parts) = shares_parts(stack);
     canvas(WIDTH, height, &about(stack)).all(parts)

@@ -1,36 +1,42 @@
 //! One group of columns per tier, one column per series.
 
-use super::{
+use crate::{
     frame::{Frame, described, text},
-    series::class,
-};
-use crate::report::{
     markup::{Element, el},
     scale::Scale,
+    series::class,
 };
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 280.0;
 const FRAME: Frame = Frame { left: 56.0, right: WIDTH - 12.0, top: 30.0, bottom: HEIGHT - 48.0 };
 
+/// The plot.
 #[derive(Clone, Debug)]
 pub struct Columns<'a> {
+    /// Above the plot.
     pub title: &'a str,
+    /// Of the values.
     pub unit: &'a str,
     /// Fixed end of the axis, such as 100 %.
     pub top: Option<f64>,
+    /// One column per tier each.
     pub series: Vec<ColumnSeries<'a>>,
 }
 
+/// One value per tier.
 #[derive(Clone, Debug)]
 pub struct ColumnSeries<'a> {
+    /// Selects the colour.
     pub index: usize,
+    /// As the legend has it.
     pub name: &'a str,
     /// Values by tier.
     pub values: Vec<f64>,
 }
 
 impl Columns<'_> {
+    /// The plot as SVG.
     pub fn draw(&self) -> Element {
         let values =
             || self.series.iter().flat_map(|series| series.values.iter().copied()).filter(|x| x.is_finite());

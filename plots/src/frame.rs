@@ -1,6 +1,6 @@
 //! Axes, grid and their labels.
 
-use crate::report::{
+use crate::{
     markup::{Element, el},
     scale::{Scale, label},
 };
@@ -33,7 +33,7 @@ pub fn canvas(width: f64, height: f64, about: &str) -> Element {
 }
 
 /// The same with separate title and description.
-pub(crate) fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
+pub fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
     canvas(width, height, &format!("{title}. {about}"))
         .with(el("title").text(title))
         .with(el("desc").text(about))

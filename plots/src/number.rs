@@ -40,7 +40,7 @@ pub fn kibibytes(bytes: u64) -> String {
 }
 
 /// Bytes as `30.2 MB`.
-pub(crate) fn bytes(bytes: f64) -> String {
+pub fn bytes(bytes: f64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let unit = units.into_iter().find(|(size, _)| bytes.abs() >= *size);
     unit.map_or_else(|| format!("{bytes:.0} B"), |(size, name)| format!("{} {name}", figure(bytes / size)))

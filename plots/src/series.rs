@@ -1,8 +1,8 @@
 //! Styles of series: eight colours, then the same colours with other dashes. Marks also differ in shape, so that
 //! colour is not needed to tell them apart.
 
-use super::frame::line;
-use crate::report::markup::{Element, el};
+use crate::frame::line;
+use crate::markup::{Element, el};
 
 const COLOURS: usize = 8;
 const DASHES: usize = 3;

@@ -1,15 +1,11 @@
 //! Every device of every setting as a dot, one lane per tier, over a box of quartiles and whiskers (5 and 95 %).
 
-use super::{
-    frame::{Frame, described, line, text},
-    series::class,
-};
 use crate::{
+    frame::{Frame, described, line, text},
+    markup::{Element, el},
     number::figure,
-    report::{
-        markup::{Element, el},
-        scale::{Scale, step},
-    },
+    scale::{Scale, step},
+    series::class,
 };
 
 const WIDTH: f64 = 1060.0;
@@ -22,9 +18,12 @@ const LETTERS: usize = 28;
 /// Letters that fit however wide they are.
 const FREE_LETTERS: usize = 14;
 
+/// One setting.
 #[derive(Clone, Debug)]
 pub struct SpreadRow<'a> {
+    /// Selects the colour.
     pub index: usize,
+    /// As the margin has it.
     pub name: &'a str,
     /// Tier and value of every device.
     pub devices: Vec<(usize, f64)>,
