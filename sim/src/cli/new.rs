@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io::Write, path::PathBuf};
 
 use clap::Args;
 
-use super::CommandError;
+use super::{CommandError, Format};
 use crate::experiment::ExperimentError;
 
 pub const EXAMPLES: &str = "\
@@ -20,6 +20,9 @@ pub struct NewArgs {
     /// Name of the experiment; the file is NAME.toml
     #[arg(value_name = "NAME")]
     name: PathBuf,
+    /// How to print which file was written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
 }
 
 pub fn run(args: &NewArgs) -> Result<String, CommandError> {
@@ -33,8 +36,11 @@ pub fn run(args: &NewArgs) -> Result<String, CommandError> {
     };
     let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
     file.write_all(TEMPLATE.as_bytes()).map_err(failed)?;
-    let path = path.display();
-    Ok(format!("wrote {path}\nrun it: fairtier sim run {path}\n"))
+    let path = path.display().to_string();
+    Ok(match args.format {
+        Format::Table => format!("wrote {path}\nrun it: fairtier sim run {path}\n"),
+        Format::Json => serde_json::to_string(&[path])? + "\n",
+    })
 }
 
 #[cfg(test)]
@@ -46,11 +52,11 @@ mod tests {
     fn a_template_is_written_once_and_runs() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("mine");
-        let said = run(&NewArgs { name: name.clone() }).unwrap();
+        let said = run(&NewArgs { name: name.clone(), format: Format::Table }).unwrap();
         assert!(said.contains("fairtier sim run"), "{said}");
         let path = name.with_extension("toml");
         std::fs::write(&path, format!("{TEMPLATE}\n# mine\n")).unwrap();
-        let error = run(&NewArgs { name }).unwrap_err().to_string();
+        let error = run(&NewArgs { name, format: Format::Json }).unwrap_err().to_string();
         assert!(error.contains("mine.toml is there already"), "{error}");
         assert!(std::fs::read_to_string(&path).unwrap().ends_with("# mine\n"));
         let open = LoadedExperiment::open(&path.to_string_lossy(), "quick", &["rounds=1".into()]);
@@ -61,7 +67,7 @@ mod tests {
     fn the_template_runs_as_written() {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().join("mine");
-        super::run(&NewArgs { name: name.clone() }).unwrap();
+        super::run(&NewArgs { name: name.clone(), format: Format::Table }).unwrap();
         let path = name.with_extension("toml");
         let loaded = LoadedExperiment::open(&path.to_string_lossy(), "quick", &[]).unwrap();
         let options = RunOptions {

@@ -44,6 +44,7 @@ pub struct OwnData {
 /// Why files of one's own cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum OwnError {
     #[error("{}: {source}", path.display())]
     Propose { path: PathBuf, source: ProposeError },

@@ -42,7 +42,7 @@ pub fn pareto(experiment: &ExperimentDigest) -> Element {
             name: label(experiment, index),
             unfair: scaled(x, unfair),
             good: scaled(y, good),
-            data: &setting.data,
+            data: &experiment.settings[index].data,
         })
     };
     let shown = |(_, setting): &(usize, &SettingDigest)| experiment.scales(setting);
