@@ -77,7 +77,7 @@ static ARRAYS: LazyLock<Schema> = LazyLock::new(|| Schema::from_toml(NAMED).expe
 static IMAGES: LazyLock<Schema> = LazyLock::new(|| Schema::from_toml(PICTURES).expect("a valid schema"));
 /// Images of two classes.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = fuzz::place().join(format!("fairtier-fuzz-{}-images", std::process::id()));
+    let folder = fuzz::place().join(format!("fairtier-fuzz-{}-folder", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     for class in ["0", "1"] {
         fs::create_dir_all(folder.join(class)).expect("the directory for temporary files can be written to");

@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = compile(&graph, graph.full(), &PlanOptions::train(4));
     let _ = onnx::export(&graph, &parameters, &onnx::ExportOptions::default());
     // A tier's slice of it.
-    let Some(mask) = graph.full().at_rate(0.5) else { return };
+    let Ok(mask) = graph.full().at_rate(0.5) else { return };
     let (Ok(slice), Ok(packed)) = (graph.slice(&mask), graph.gather(&mask, &parameters)) else { return };
     let _ = compile(&graph, &mask, &PlanOptions::train(4));
     let file = onnx::export(&slice, &packed, &onnx::ExportOptions::default()).expect("a slice can be exported");
