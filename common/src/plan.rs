@@ -38,7 +38,7 @@ pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
 pub use arrange::{Arrange, Gate};
 pub use check::PlanError;
 pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
-pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Window};
+pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Standardize, Window};
 pub use recurrent::{Recurrent, RecurrentKind};
 
 /// Nodes that a device stores by default.

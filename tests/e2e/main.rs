@@ -28,6 +28,7 @@
 //! | `older_stores` | stores and configurations of older programs |
 //! | `operations` | commands of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `operator_mistakes` | mistakes of operators: configuration, model files, identities, damaged stores |
+//! | `predictions` | predictions by the schema inside an exported model |
 //! | `privacy_limits` | owners' limits on what leaves their devices |
 //! | `protocol_versions` | peers of older and newer protocols |
 //! | `rare_classes` | a device with its own classes, under the default configuration |
@@ -72,6 +73,7 @@ mod model_kinds;
 mod older_stores;
 mod operations;
 mod operator_mistakes;
+mod predictions;
 mod privacy_limits;
 mod protocol_versions;
 mod rare_classes;

@@ -55,7 +55,7 @@ pub enum GradTarget<T> {
     /// Added to the Plan's gradient segment.
     MoreGrads,
     /// Directly into the weights, which saves a quarter of the RAM and one pass. The bits are those of
-    /// [`apply`](super::apply), except for `Norm`, whose gradients are then rounded sample by sample. No two nodes may share
+    /// [`apply`](super::apply), except for `Norm` and `Standardize`, whose gradients are rounded sample by sample. No two nodes may share
     /// parameters.
     Weights(Descent<T>),
 }
