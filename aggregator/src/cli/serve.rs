@@ -116,12 +116,12 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
         if over && *exit_when_done {
             expect_training(&own, dir)?;
         }
-        if over { expect_convergence(dir, &config) } else { Ok(()) }
+        if over { expect_convergence(&own, dir, &config) } else { Ok(()) }
     })
 }
 
 /// Fails if the scores of the final model show that it has diverged.
-fn expect_convergence(dir: &Path, config: &Config) -> Result<()> {
+fn expect_convergence(own: &Path, dir: &Path, config: &Config) -> Result<()> {
     #[derive(Deserialize)]
     struct Status {
         last_round: Scores,
@@ -132,7 +132,7 @@ fn expect_convergence(dir: &Path, config: &Config) -> Result<()> {
         purpose: String,
         kept: Option<u16>,
     }
-    let status: Status = serde_json::from_slice(&fs::read(dir.join(status::FILE))?)?;
+    let status: Status = serde_json::from_slice(&fs::read(own.join(status::FILE))?)?;
     let Scores { round, purpose, kept } = status.last_round;
     if purpose != "evaluate" || kept != Some(Code::Diverged.number()) {
         return Ok(());
