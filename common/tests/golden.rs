@@ -13,7 +13,8 @@ use fairtier_common::{
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
-        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Window,
+        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Standardize,
+        Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -221,8 +222,8 @@ fn lines<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     text
 }
 
-/// Parts of Plans with the operations of version 7.
-fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
+/// Parts of Plans with the operations that came after version 6.
+fn operations() -> Vec<(&'static str, ToDevice)> {
     let operand = Operand { at: 100, grad: Some(Grad { at: 200, add: false }) };
     let node = |op| Node {
         op,
@@ -251,6 +252,9 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
     let recurrent = |kind, bias| {
         let (steps, inputs, units) = (5, 3, 2);
         node(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight: 0, recurrent: 24, bias }))
+    };
+    let standardize = |instances, scale| {
+        node(Op::Standardize(Standardize { instances, channels: 48 / instances, epsilon: 1e-5, scale }))
     };
     use Activation as A;
     vec![
@@ -304,14 +308,19 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
                 with_second(Op::Gate(Gate { channels: 48, inner: 1 })),
             ]),
         ),
+        (
+            "PlanPart.standardize",
+            part([standardize(1, None), standardize(3, None), standardize(1, Some(300))]),
+        ),
     ]
 }
 
 #[test]
-fn operations_of_version_7_are_marked() {
-    for (name, message) in operations_of_7() {
+fn operations_are_marked_with_their_version() {
+    for (name, message) in operations() {
         let ToDevice::PlanPart(part) = message else { panic!("{name}") };
-        assert!(part.nodes.iter().all(|node| node.op.since() == 7), "{name}");
+        let since = if name == "PlanPart.standardize" { 8 } else { 7 };
+        assert!(part.nodes.iter().all(|node| node.op.since() == since), "{name}");
     }
     for (_, message) in to_device() {
         if let ToDevice::PlanPart(part) = message {
@@ -465,7 +474,7 @@ fn every_frame_has_its_golden_bytes() {
         lines("ToAggregator", &to_aggregator()),
         lines("ToDevice", &to_device()),
         tails(),
-        lines("ToDevice", &operations_of_7()),
+        lines("ToDevice", &operations()),
         hex(&chunk[..len])
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/frames.txt");

@@ -239,12 +239,8 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
-            Self::PRelu(_)
-            | Self::Arithmetic(_)
-            | Self::Recurrent(_)
-            | Self::Arrange(_)
-            | Self::Gate(_)
-            | Self::Standardize(_) => 7,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) | Self::Arrange(_) | Self::Gate(_) => 7,
+            Self::Standardize(_) => 8,
         }
     }
 
