@@ -3,7 +3,7 @@
 //! Reads files only, so that it outlives the server. A round is printed once, also if the server is killed and started again
 //! in between. After a rollback, the rounds that are trained again are printed again.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::Result;
 use coordinator::report::history::HistoryRow;
@@ -78,8 +78,8 @@ impl Follower<'_> {
             self.say(&mut text, &line, &json!({ "event": "serving", "serving": serving }));
         }
         self.serving = Some(serving);
-        let committed = status["committed"].as_u64().and_then(|rounds| u32::try_from(rounds).ok());
-        if let (Some(committed), Some(printed)) = (committed, self.printed)
+        // The status may be older than the history; only a rollback removes lines.
+        if let (Some(committed), Some(printed)) = (last_round(&run.join("store"))?, self.printed)
             && committed < printed
         {
             let line = format!("rolled back from round {printed} to round {committed}");
@@ -154,6 +154,12 @@ impl Follower<'_> {
         text.push_str(&super::status::show_best(status));
         let _ = writeln!(text, "the run is over after {} rounds", status["committed"]);
     }
+}
+
+/// The last round in the history, 0 if it is empty; `None` without a history.
+fn last_round(store: &Path) -> Result<Option<u32>> {
+    let Some(mut reader) = ReportReader::last(store, 1)? else { return Ok(None) };
+    Ok(Some(reader.read_next()?.map_or(0, |report| report.round)))
 }
 
 fn show_row(text: &mut String, row: &HistoryRow) {

@@ -109,11 +109,12 @@ fn list(dir: &Path, format: Format) -> Result<()> {
             _ => "begun",
         };
         let word = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
-        let rounds = row["rounds"].as_u64().map_or("-".to_owned(), |rounds| rounds.to_string());
+        let number = |key: &str| row[key].as_u64().map_or("-".to_owned(), |number| number.to_string());
         text += &format!(
-            "{star} {:<32} {:>9} {rounds:>7} {state:<10} {}\n",
+            "{star} {:<32} {:>9} {:>7} {state:<10} {}\n",
             word("run"),
-            row["committed"],
+            number("committed"),
+            number("rounds"),
             word("strategy")
         );
     }
