@@ -12,8 +12,6 @@ use crate::{
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
 const FRAME: Frame = Frame { left: 72.0, right: WIDTH - 18.0, top: 34.0, bottom: HEIGHT - 50.0 };
-/// Width of a letter in labels, as large as a narrow page shows it.
-const LETTER: f64 = 9.5;
 
 /// One setting.
 #[derive(Clone, PartialEq, Debug)]
@@ -106,7 +104,7 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
     let mut taken: Vec<[f64; 4]> = marks.clone().map(|(x, y)| [x - 6.0, y - 6.0, x + 6.0, y + 6.0]).collect();
     let mut labels = vec![];
     for (point, (cx, cy)) in points.iter().zip(marks) {
-        let wide = point.name.chars().count() as f64 * LETTER;
+        let wide = point.name.chars().map(width).sum::<f64>();
         let places = [
             (cx + 11.0, cy + 4.0, "start", cx + 11.0),
             (cx - 11.0, cy + 4.0, "end", cx - 11.0 - wide),
@@ -130,6 +128,16 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
         }
     }
     labels
+}
+
+/// Room for a letter of a label, as large as a narrow page shows it.
+fn width(letter: char) -> f64 {
+    match letter {
+        'W' | 'M' | 'm' | 'w' | '@' | '%' => 17.5,
+        _ if letter.is_ascii_uppercase() => 13.0,
+        _ if letter.is_ascii() => 10.0,
+        _ => 17.5,
+    }
 }
 
 /// The range of all values with their spread and a margin.

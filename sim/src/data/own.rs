@@ -147,6 +147,14 @@ impl OwnData {
                     column.kind = Kind::Ignored;
                 }
                 Some(_) => {}
+                None if proposed => {
+                    let columns: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
+                    let problem = format!(
+                        "there is no column `{name}` to divide by; its columns are {}",
+                        columns.join(", ")
+                    );
+                    return Err(OwnError::Clients { path: path.clone(), problem }.into());
+                }
                 None => schema.columns.push(schema::Column { name: name.clone(), kind: Kind::Ignored }),
             }
         }

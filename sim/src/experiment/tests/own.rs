@@ -106,6 +106,10 @@ fn what_does_not_fit_is_named() {
         ("set = 'digits', label = 'class', clients = 2", "`data.label` is for files of your own"),
         ("csv = 'absent.csv', label = 'class', clients = 2", "absent.csv"),
         (
+            "csv = 'data.csv', label = 'class', partition = 'column:sight'",
+            "there is no column `sight` to divide by",
+        ),
+        (
             "csv = 'gap.csv', label = 'class', partition = 'column:site'",
             "gap.csv:2: has no value in column `site`",
         ),

@@ -42,7 +42,7 @@ fn header(digest: &Digest) -> Element {
     let lead = if runs == 0 {
         "There are no results yet. Create some with fairtier sim run EXPERIMENT.".to_owned()
     } else if digest.sources.is_empty() {
-        format!("{runs} runs of {} experiments.", digest.experiments.len())
+        format!("Runs: {runs}. Experiments: {}.", digest.experiments.len())
     } else {
         "Claims of papers on fair federated learning, and our results.".to_owned()
     };
@@ -237,8 +237,10 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
 /// The plot of every device's loss.
 fn losses(experiment: &ExperimentDigest) -> Element {
     let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
+    let some = experiment.settings.iter().any(|setting| !experiment.scales(setting));
+    let edge = if some { " Devices of diverged runs are at the right edge." } else { "" };
     let caption = format!(
-        "Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers} Dots at the right edge may lie beyond it."
+        "Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers}{edge}"
     );
     el("figure").class("wide").with(plots::losses(experiment)).with(el("figcaption").text(caption))
 }
