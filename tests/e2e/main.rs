@@ -8,7 +8,7 @@
 //! | `book` | the commands of docs/, as a reader types them |
 //! | `changed_samples` | a file of samples that changes during a run |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
-//! | `divergence` | runs that diverge end, and hostile devices do not end others |
+//! | `divergence` | runs that diverge end with E56, and say what to do |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
 //! | `file_permissions` | who may read files, and how much of a file is read |

@@ -143,11 +143,6 @@ impl World {
         self.disk.diverged.as_ref().map(ToString::to_string)
     }
 
-    /// Reports so far.
-    pub fn reported(&self) -> usize {
-        self.reports.lock().unwrap().len()
-    }
-
     fn time(&self) -> Instant {
         Instant::from_millis(self.now)
     }
