@@ -113,9 +113,15 @@ fn without_counts(wanted: &[f64], stated: &[f64], plain: &[f64]) -> Vec<f64> {
     if stated == plain {
         return wanted.to_vec();
     }
-    let scaled = |((wanted, stated), plain): ((&f64, &f64), &f64)| match *stated > 0.0 {
-        true => wanted * (plain / stated),
-        false => *wanted,
+    let scaled = |((wanted, stated), plain): ((&f64, &f64), &f64)| {
+        if (wanted - stated).abs() <= EXACT * stated {
+            // Exact, so that a strategy at its neutral end is the plain one bit by bit.
+            *plain
+        } else if *stated > 0.0 {
+            wanted * (plain / stated)
+        } else {
+            *wanted
+        }
     };
     let scaled: Vec<f64> = wanted.iter().zip(stated).zip(plain).map(scaled).collect();
     normalised(&scaled).unwrap_or(scaled)
