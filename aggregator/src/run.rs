@@ -78,7 +78,7 @@ impl Run {
         let mut guard = Guard::new(config.guard.clone());
         guard.restore(state.guard);
         if guard.is_on() {
-            method.strategy.bound(guard.config().floor, guard.config().share);
+            method.strategy.bound(guard.config().floor, guard.config().fifth.min(guard.config().share));
         }
         let mut settings = config.settings(needs);
         settings.limits = limits;

@@ -92,6 +92,8 @@ pub(super) struct GuardText {
     mode: Mode,
     loss: f64,
     share: f64,
+    fifth: f64,
+    counts: f64,
     floor: f64,
     length: f64,
     trusted_counts: BTreeSet<String>,
@@ -102,9 +104,10 @@ pub(super) struct GuardText {
 
 impl Default for GuardText {
     fn default() -> Self {
-        let GuardConfig { mode, loss, share, floor, length, bonus, probe_scale, .. } = GuardConfig::default();
+        let GuardConfig { mode, loss, share, fifth, counts, floor, length, bonus, probe_scale, .. } =
+            GuardConfig::default();
         let (trusted_counts, probe) = (BTreeSet::new(), String::new());
-        Self { mode, loss, share, floor, length, trusted_counts, bonus, probe, probe_scale }
+        Self { mode, loss, share, fifth, counts, floor, length, trusted_counts, bonus, probe, probe_scale }
     }
 }
 

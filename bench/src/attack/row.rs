@@ -29,6 +29,10 @@ pub enum Honest {
     Plain,
     /// One device has two classes that no other device has.
     RareClasses,
+    /// The same, and that device is in the middle tier.
+    RareMiddle,
+    /// The same, and that device is in the narrowest tier.
+    RareNarrow,
     /// A tenth of the devices sees turned images.
     Turned,
     /// One device is alone in the narrowest tier.
@@ -69,13 +73,28 @@ pub enum Attack {
 
 impl Honest {
     /// In the order of the table.
-    pub const ALL: [Self; 6] =
-        [Self::RareClasses, Self::Turned, Self::AloneInTier, Self::WrongLabels, Self::MuchData, Self::Plain];
+    pub const ALL: [Self; 8] = [
+        Self::RareClasses,
+        Self::RareMiddle,
+        Self::RareNarrow,
+        Self::Turned,
+        Self::AloneInTier,
+        Self::WrongLabels,
+        Self::MuchData,
+        Self::Plain,
+    ];
+
+    /// One device has two classes that no other device has.
+    pub fn is_rare(self) -> bool {
+        matches!(self, Self::RareClasses | Self::RareMiddle | Self::RareNarrow)
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::RareClasses => "rare-classes",
+            Self::RareMiddle => "rare-middle",
+            Self::RareNarrow => "rare-narrow",
             Self::Turned => "turned",
             Self::AloneInTier => "alone-in-tier",
             Self::WrongLabels => "wrong-labels",
