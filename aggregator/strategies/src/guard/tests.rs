@@ -147,7 +147,7 @@ fn one_loud_device_counts_more_than_one_of_many() {
             (0..20).map(|index| (0, 60, if index < loud { 50.0 } else { 0.5 }, 1.0)).collect();
         let mut cohort = cohort(&regions, &rows);
         inspect(&Guard::default(), &mut cohort);
-        weigh("fairheterofl", serde_json::json!({ "q": 8.0, "q_m": 1.0, "step": "reweight" }), &cohort)
+        weigh("fairheterofl", serde_json::json!({ "q": 2.0, "q_m": 2.0, "step": "reweight" }), &cohort)
     };
     let alone = loudest(1);
     assert_close(&alone.weights[..2], &[0.25, 0.75 / 19.0], 1e-9);
@@ -155,7 +155,9 @@ fn one_loud_device_counts_more_than_one_of_many() {
     let why = GuardFinding::share(capped, &GuardConfig::default()).why;
     assert_eq!(why, "more than 5 average devices");
     let fifth = loudest(4);
-    assert_close(&fifth.weights[..5], &[0.15, 0.15, 0.15, 0.15, 0.4 / 16.0], 1e-9);
+    let mut weights = fifth.weights.clone();
+    weights.sort_unstable_by(|a, b| b.total_cmp(a));
+    assert_close(&weights[..5], &[0.15, 0.15, 0.15, 0.15, 0.4 / 16.0], 1e-9);
     let why = GuardFinding::share(&fifth.capped[0], &GuardConfig::default()).why;
     assert_eq!(why, "more than 3.0 average devices: the loudest fifth counts 3 each");
 }
