@@ -44,6 +44,7 @@ pub struct Manifest {
     pub committed: u32,
     /// The round that was open.
     pub open: Option<u32>,
+    /// All files but the manifest.
     pub files: Vec<ArchivedFile>,
     /// Files that the configuration names and that lie outside the gateway's directory.
     pub outside: Vec<String>,
@@ -57,6 +58,7 @@ pub struct Manifest {
 pub struct ArchivedFile {
     /// Below the gateway's directory.
     pub name: String,
+    /// Its length.
     pub bytes: u64,
     /// Hexadecimal.
     pub sha256: String,
@@ -72,6 +74,7 @@ impl Manifest {
 /// Why a backup cannot be written or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum BackupError {
     #[error("{path}: {source}", path = .path.display())]
     Io { path: PathBuf, source: io::Error },

@@ -27,6 +27,7 @@ pub use cost::TierCost;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
+    /// Nothing is to be done.
     Ok,
     /// The gateway starts, but something should be done.
     Warning,
@@ -39,7 +40,9 @@ pub enum State {
 pub struct Finding {
     /// `configuration`, `model`, `run`, `certificates`, `disk` or `ports`.
     pub about: &'static str,
+    /// How serious it is.
     pub state: State,
+    /// A sentence for the operator.
     pub what: String,
     /// What to do; empty if nothing.
     pub remedy: String,
@@ -48,6 +51,7 @@ pub struct Finding {
 /// What was found.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CheckReport {
+    /// In the order in which they were checked.
     pub findings: Vec<Finding>,
     /// Empty if the configuration has no model.
     pub tiers: Vec<TierCost>,

@@ -312,9 +312,11 @@ pub struct ReportConfig {
     pub conflicts: bool,
 }
 
+/// The table `[log]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
+    /// A level such as `info`, or a filter of tracing; `--log` takes precedence.
     pub level: String,
 }
 

@@ -61,11 +61,13 @@ pub struct Driver {
 pub struct Progress {
     /// Rounds of the run.
     pub rounds: u32,
+    /// Rounds that are combined.
     pub committed: u32,
     /// The open exchange of the next round, from 0.
     pub exchange: Option<u8>,
     /// How long it has been open.
     pub open_for: Option<common::Duration>,
+    /// All rounds are over.
     pub finished: bool,
     /// By tier.
     pub tiers: Vec<TierDevices>,
@@ -74,7 +76,9 @@ pub struct Progress {
 /// How many devices of a tier there are.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct TierDevices {
+    /// Devices that have joined the run.
     pub registered: usize,
+    /// Of these, with an open connection.
     pub connected: usize,
 }
 

@@ -25,30 +25,40 @@ const LISTED: usize = 20;
 /// The state of a run at one moment. Times are seconds since 1970.
 #[derive(Clone, Debug)]
 pub struct LiveView {
+    /// When it was taken.
     pub at: f64,
+    /// The run's identifier.
     pub run: String,
+    /// What the run is doing.
     pub phase: PhaseName,
+    /// An operator has paused the run.
     pub paused: bool,
+    /// Rounds that are combined.
     pub committed: u32,
     /// Of the whole run.
     pub rounds: u32,
+    /// The exchange that is open.
     pub exchange: Option<LiveExchange>,
     /// While a round cannot begin.
     pub gathering: Option<Gathering>,
     /// The wait is noticeably longer than usual.
     pub waits_long: bool,
+    /// The first devices that are waited for.
     pub waiting: Vec<LiveWait>,
     /// Devices waited for, listed or not.
     pub waiting_count: usize,
+    /// From the widest tier on.
     pub tiers: Vec<LiveTier>,
     /// In DeviceId order.
     pub devices: Vec<LiveDevice>,
+    /// The last refusal of each device.
     pub refusals: Vec<LiveRefusal>,
 }
 
 /// The exchange that collects answers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveExchange {
+    /// The round that it belongs to.
     pub round: u32,
     /// From 0.
     pub number: u32,
@@ -56,6 +66,7 @@ pub struct LiveExchange {
     pub kind: &'static str,
     /// Collects the final scores.
     pub evaluates: bool,
+    /// When it was announced.
     pub opened: f64,
     /// The latest deadline of its tiers.
     pub until: f64,
@@ -66,9 +77,13 @@ pub struct LiveExchange {
 /// A device that has not answered and is waited for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveWait {
+    /// Its name.
     pub device: DeviceId,
+    /// From 0, the widest.
     pub tier: usize,
+    /// Its last sign of life, if it has been silent.
     pub silent_since: Option<f64>,
+    /// When it is waited for no more.
     pub until: Option<f64>,
 }
 
@@ -77,44 +92,61 @@ pub struct LiveWait {
 pub struct LiveTier {
     /// Units of all hidden layers.
     pub units: u64,
+    /// Numbers of its slice.
     pub parameters: u64,
     /// Devices of the run.
     pub devices: usize,
+    /// Of these, with an open connection.
     pub connected: usize,
+    /// Devices asked in the open exchange.
     pub asked: usize,
+    /// Of these, with a stored answer.
     pub delivered: usize,
     /// Delivered after the deadline.
     pub late: usize,
+    /// Of these, refused.
     pub refused: usize,
     /// Neither answered nor waited for any more.
     pub absent: usize,
     /// Share of the eligible devices that a late exchange needs.
     pub quorum: f64,
+    /// Enough have delivered for a late exchange to close.
     pub has_quorum: bool,
+    /// When it is waited for no more.
     pub until: Option<f64>,
 }
 
 /// A device of the run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveDevice {
+    /// Its name.
     pub device: DeviceId,
+    /// From 0, the widest.
     pub tier: usize,
+    /// It has an open connection.
     pub connected: bool,
     /// Since the gateway was started.
     pub last_seen: Option<f64>,
     /// In the open exchange.
     pub answer: Answer,
+    /// Its deadline has passed.
     pub late: bool,
 }
 
 /// How far a device has come in the open exchange.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
+    /// It has no part in the exchange.
     NotAsked,
+    /// It trains or measures.
     Works,
+    /// It waits for a place to upload.
     Queued,
+    /// Its answer is on its way.
     Uploads,
+    /// Its answer is stored.
     Delivered,
+    /// Its answer was refused, or it refused to work.
     Refused(Code),
     /// Has not answered, and is no longer waited for.
     Absent,
@@ -123,9 +155,11 @@ pub enum Answer {
 /// A refusal since the gateway was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveRefusal {
+    /// Its name.
     pub device: DeviceId,
     /// The device refuses, not the gateway.
     pub by_device: bool,
+    /// The reason.
     pub code: Code,
 }
 

@@ -27,6 +27,7 @@ pub struct Change {
     pub from: Value,
     /// Null: the key is gone.
     pub to: Value,
+    /// When it applies.
     pub effect: Effect,
 }
 

@@ -35,6 +35,7 @@ const SCALES: &str = "scales.json";
 /// Why runs cannot be listed or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
 pub enum RunsError {
     #[error(
         "`{0}` cannot be the name of a run: names have 1 to 32 characters of a-z A-Z 0-9 . _ - and begin with none of . and -; choose another one"

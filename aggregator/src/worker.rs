@@ -64,6 +64,7 @@ pub enum Reply {
     Stored(Vec<UpdateOutcome>),
     /// What each tier is sent from now on; the commit may still be due.
     Committed {
+        /// By tier.
         published: Vec<Published>,
         /// No more rounds of training follow, although there would be more.
         ends_early: bool,

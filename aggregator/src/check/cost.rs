@@ -8,9 +8,11 @@ use crate::{config::Config, run::PreparedRun};
 /// Of one tier. Bytes are those of one training exchange, without framing and retransmissions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierCost {
+    /// From 0, the widest.
     pub tier: usize,
     /// Units of every hidden axis.
     pub widths: Vec<u32>,
+    /// Trained and constant numbers of the slice.
     pub parameters: u64,
     /// To the device: its slice, and the guide if the strategy sends one.
     pub down_bytes: u64,

@@ -13,7 +13,7 @@ use crate::config::Config;
 
 const ABOUT: &str = "disk";
 /// Written and removed again. Allocating nothing would not notice a full disk.
-const PROBE: [u8; 64 << 10] = [1; 64 << 10];
+static PROBE: [u8; 64 << 10] = [1; 64 << 10];
 /// Below this, a run soon ends whatever its model is.
 const LEAST: u64 = 64 << 20;
 

@@ -54,7 +54,7 @@ fn check_server(report: &mut CheckReport, dir: &Path, authority: &Authority) {
     let now = since_1970().as_secs();
     match expires {
         Some(expires) if expires <= now => {
-            report.problem(ABOUT, "the server's certificate has expired", rotate)
+            report.problem(ABOUT, "the server's certificate has expired", rotate);
         }
         Some(expires) if expires - now < SOON => {
             let what = format!("the server's certificate expires in {} days", (expires - now) / DAY);

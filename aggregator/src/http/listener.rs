@@ -36,6 +36,7 @@ pub struct HttpLimits {
     pub per_address: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,
+    /// Header lines of a request.
     pub headers: usize,
     /// For the TLS handshake, for each head, and between two requests.
     pub head_time: Duration,
@@ -83,6 +84,7 @@ impl Listener {
         Ok(Self { socket, address, tls, limits })
     }
 
+    /// Where it listens; with port 0 in the request, this has the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

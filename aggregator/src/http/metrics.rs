@@ -29,6 +29,7 @@ pub struct Monitored {
 }
 
 impl Monitored {
+    /// For the routes of one server.
     pub fn new(metrics: Arc<Metrics>, server: Handle) -> Self {
         Self { metrics, server, stopping: Arc::default() }
     }

@@ -37,7 +37,9 @@ pub struct Snapshot {
 /// Where the run stood.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RunInSnapshot {
+    /// Its identifier.
     pub run: RunId,
+    /// Rounds that are committed.
     pub committed: u32,
     /// The open round.
     pub open: Option<u32>,

@@ -245,7 +245,15 @@ fn a_spared_model_is_kept_as_long_as_it_is_spared() {
         {
             store.open_round(&round(number)).unwrap();
             let (parameters, strategy_state, report, history) = (&[number as f32; 3], &[], "{}", 0);
-            let commit = Commit { round: number, parameters, strategy_state, report, history, spared };
+            let commit = Commit {
+                round: number,
+                parameters,
+                strategy_state,
+                report,
+                history,
+                spared,
+                ..Commit::default()
+            };
             store.commit_round(&commit).unwrap();
             assert_eq!(kept(store), expected, "after round {number}");
         }

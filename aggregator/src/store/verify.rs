@@ -27,16 +27,21 @@ pub struct VerifyReport {
     pub format: u32,
     /// Of the run; absent before one has begun.
     pub committed: Option<u32>,
+    /// The open round, if there is one.
     pub open: Option<u32>,
     /// Rounds whose models are kept.
     pub models: Vec<u32>,
     /// The best model.
     pub best: Option<BestModel>,
+    /// Reports of rounds that the ledger holds.
     pub reports: usize,
+    /// Devices that have joined the run.
     pub devices: usize,
+    /// Updates in spools.
     pub updates: usize,
     /// Of the updates, read and compared with their checksums.
     pub bytes: u64,
+    /// What is damaged, in sentences; empty for a sound store.
     pub problems: Vec<String>,
 }
 

@@ -239,7 +239,9 @@ impl LossWatch {
         };
         let compared: Vec<(&DeviceId, f64, f64)> =
             losses.iter().filter_map(|&(device, loss)| Some((device, loss, reference(device)?))).collect();
-        let too_large = compared.iter().filter(|(_, loss, first)| !(*loss <= rule.factor * first));
+        // A loss that is not a number is too large.
+        let acceptable = |loss: f64, first: f64| loss <= rule.factor * first;
+        let too_large = compared.iter().filter(|(_, loss, first)| !acceptable(*loss, *first));
         let mut witnesses: Vec<_> = too_large.map(|(device, ..)| *device).collect();
         if witnesses.len() * 2 <= compared.len() {
             return None;
