@@ -196,8 +196,11 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![loss.prop_map(Act::Delivers), code.prop_map(Act::Fails), Just(Act::Stays)]
 }
 
-/// Losses of devices that deliver, and codes of those that are refused, from this device on.
-fn drawn(first: usize, acts: &[Act]) -> (Vec<(usize, f64)>, Vec<(usize, Code)>) {
+/// Losses of devices that deliver, and codes of those that are refused.
+type Drawn = (Vec<(usize, f64)>, Vec<(usize, Code)>);
+
+/// What the devices from `first` on do.
+fn drawn(first: usize, acts: &[Act]) -> Drawn {
     let (mut losses, mut refused) = (vec![], vec![]);
     for (device, act) in (first..).zip(acts) {
         match act {
