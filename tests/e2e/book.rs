@@ -37,6 +37,7 @@ macro_rules! pages {
 
 pages! {
     quick_start: "quick-start.md",
+    ten_minutes: "ten-minutes.md",
     gateway: "gateway.md",
     service: "service.md",
     devices: "devices.md",
