@@ -115,8 +115,8 @@ fn no_crate_depends_on_a_higher_layer() {
 fn pure_crates_depend_on_no_runtime_socket_or_database() {
     let dependencies = dependencies();
     for name in PURE {
+        assert!(dependencies.contains_key(name), "{name}");
         let all = reach(&dependencies, name);
-        assert!(!all.is_empty(), "{name}");
         for forbidden in FORBIDDEN {
             assert!(!all.contains(forbidden), "{name} depends on {forbidden}");
         }

@@ -136,7 +136,7 @@ fn a_full_disk_is_reported_and_the_store_stays_readable() {
         assert!(output.contains("free some space"), "{words:?}: {output}");
     }
     let output = limited(&gateway, 0, &["verify"]).succeed();
-    assert!(output.contains("5 rounds committed; store format 5"), "{output}");
+    assert!(output.contains("5 rounds committed; store format 6"), "{output}");
     assert_eq!(limited(&gateway, 0, &["history", "--format", "csv"]).succeed().lines().count(), 6);
     limited(&gateway, 0, &["status"]).succeed();
     assert!(files(&gateway.path("gw")) == before, "something has changed");

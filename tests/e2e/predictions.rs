@@ -49,7 +49,7 @@ fn words_are_predicted_for_rows_without_labels() {
     }
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     let samples = gateway.text("train.csv");
-    let more = ["--data", &samples, "--schema", "gateway", "--batch", "10"];
+    let more = ["--data", &samples, "--schema", "gateway"];
     gateway.device(&serving, "cam-0", "0/1", &more).succeed();
     serving.process.succeed();
     let (dir, out) = (gateway.text("gw"), gateway.text("export"));

@@ -62,12 +62,12 @@ fn a_gateway_speaks_with_devices_of_older_and_newer_protocols() {
         let (_, tail) = greet(&gateway, address, &[wire::ALPN_4], None).await.unwrap();
         assert_eq!(tail, None);
         let both = [wire::ALPN, wire::ALPN_4];
-        for (newest, agreed) in [(4, 4), (5, 5), (6, 6), (7, 7), (200, 7)] {
+        for (newest, agreed) in [(4, 4), (5, 5), (6, 6), (7, 7), (8, 8), (200, 8)] {
             let versions = Versions { oldest: 4, newest };
             let (_, tail) = greet(&gateway, address, &both, Some(versions)).await.unwrap();
             assert_eq!(tail, Some(agreed));
         }
-        for versions in [Versions { oldest: 1, newest: 3 }, Versions { oldest: 8, newest: 9 }] {
+        for versions in [Versions { oldest: 1, newest: 3 }, Versions { oldest: 9, newest: 10 }] {
             let refused = greet(&gateway, address, &both, Some(versions)).await;
             assert_eq!(refused.unwrap_err(), Code::WrongVersion);
         }

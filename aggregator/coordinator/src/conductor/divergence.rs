@@ -27,6 +27,8 @@ mod tests;
 pub(crate) const PATIENCE: u32 = 3;
 /// So many answers of witnesses suffice where rounds ask a small part of the fleet.
 const ENOUGH: u32 = 16;
+/// A device counts a sample's loss up to this (`LOSS_CAP` of fairtier-trainer), so a mean as large says that it has no bound.
+const SATURATED: f64 = 1e4;
 /// A first loss below this counts as this: a small loss grows tenfold by chance.
 const LEAST: f64 = 0.1;
 /// With so many first losses, a newcomer has something to be compared with.
@@ -240,7 +242,7 @@ impl LossWatch {
         let compared: Vec<(&DeviceId, f64, f64)> =
             losses.iter().filter_map(|&(device, loss)| Some((device, loss, reference(device)?))).collect();
         // A loss that is not a number is too large.
-        let acceptable = |loss: f64, first: f64| loss <= rule.factor * first;
+        let acceptable = |loss: f64, first: f64| loss < SATURATED && loss <= rule.factor * first;
         let too_large = compared.iter().filter(|(_, loss, first)| !acceptable(*loss, *first));
         let mut witnesses: Vec<_> = too_large.map(|(device, ..)| *device).collect();
         if witnesses.len() * 2 <= compared.len() {
