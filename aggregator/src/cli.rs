@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use common::{
-    Code, DeviceId,
+    Code, DeviceId, WidthMask,
     output::{COLUMNS, print, wrap},
 };
 use models::{Graph, onnx};
@@ -21,6 +21,8 @@ use crate::{
 };
 
 mod combine;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod examples;
 mod fairness;
 mod grant;
@@ -209,6 +211,12 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Show a run to browsers without serving it, and manage the accounts of its dashboard
+    ///
+    /// Only reads, also while `serve` runs. A running gateway has its own dashboard: `serve --dashboard 127.0.0.1:8080`.
+    #[cfg(feature = "dashboard")]
+    #[command(after_help = examples::DASHBOARD)]
+    Dashboard(dashboard::DashboardArgs),
     /// Write the present model as ONNX, whole and for every tier
     #[command(after_help = examples::EXPORT)]
     Export {
@@ -310,6 +318,8 @@ impl Gateway {
             Command::Fairness { dir, target, format } => fairness::fairness(registry, &dir, target, format),
             Command::Verify { dir, format } => store::verify(&dir, format),
             Command::Rollback { dir, to, format } => store::rollback(&dir, to, format),
+            #[cfg(feature = "dashboard")]
+            Command::Dashboard(args) => dashboard::dashboard(registry, args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
         }
     }
@@ -357,16 +367,13 @@ fn load(dir: &Path) -> Result<Config> {
 
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let config = load(dir)?;
-    let path = dir.join(MODEL);
-    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
-    let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
+    let (graph, parameters) = read_model(dir)?;
     let (model, _) = open_model(&config, Needs::default())?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let mut rows = vec![];
     for (tier, mask) in model.masks.iter().enumerate() {
         let name = out.join(format!("tier-{tier}.onnx"));
-        let slice = graph.gather(mask, &parameters)?;
-        let bytes = onnx::export(&graph.slice(mask)?, &slice, &onnx::ExportOptions::default())?;
+        let (slice, bytes) = slice(&graph, mask, &parameters)?;
         fs::write(&name, &bytes).with_context(|| name.display().to_string())?;
         rows.push((tier, slice.len(), bytes.len(), name.display().to_string()));
     }
@@ -384,6 +391,37 @@ fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
         text += &format!("{tier:>5} {parameters:>11} {bytes:>10}  {file}\n");
     }
     Ok(print(&text)?)
+}
+
+/// The present model as the gateway has written it.
+fn read_model(dir: &Path) -> Result<(Graph, Vec<f32>)> {
+    let path = dir.join(MODEL);
+    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
+    Graph::from_onnx(&file).with_context(|| path.display().to_string())
+}
+
+/// The parameters of a tier, and its sub-model as ONNX.
+fn slice(graph: &Graph, mask: &WidthMask, parameters: &[f32]) -> Result<(Vec<f32>, Vec<u8>)> {
+    let slice = graph.gather(mask, parameters)?;
+    let bytes = onnx::export(&graph.slice(mask)?, &slice, &onnx::ExportOptions::default())?;
+    Ok((slice, bytes))
+}
+
+/// The present model of a tier as ONNX, or the whole one.
+#[cfg(feature = "dashboard")]
+pub(crate) fn export_part(dir: &Path, config: &Config, tier: Option<usize>) -> Result<Vec<u8>> {
+    let Some(tier) = tier else {
+        let path = dir.join(MODEL);
+        return fs::read(&path).with_context(|| path.display().to_string());
+    };
+    let (graph, parameters) = read_model(dir)?;
+    let (model, _) = open_model(config, Needs::default())?;
+    let tiers = model.masks.len();
+    let mask = model
+        .masks
+        .get(tier)
+        .with_context(|| format!("there is no tier {tier}; the model has {tiers} tiers"))?;
+    Ok(slice(&graph, mask, &parameters)?.1)
 }
 
 fn codes(named: &[Code], format: Format) -> Result<()> {

@@ -67,6 +67,7 @@ pub struct Config {
     pub server: ServerConfig,
     pub store: StoreConfig,
     pub report: ReportConfig,
+    pub dashboard: DashboardConfig,
     pub devices: BTreeMap<DeviceId, Tier>,
     /// What the columns of the devices' files mean.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,6 +188,23 @@ pub struct StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
     pub conflicts: bool,
+}
+
+/// Pages for browsers; see `http`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DashboardConfig {
+    /// Empty: there is none.
+    pub listen: String,
+    pub actions: bool,
+    pub names: Vec<String>,
+}
+
+impl DashboardConfig {
+    /// The address, if there is a dashboard.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listen.parse().ok()
+    }
 }
 
 impl Default for ModelConfig {

@@ -3,6 +3,10 @@
 //! Readers share a snapshot for [`FRESH`], so the Coordinator's lock is held for a copy of its names a few times a second at
 //! most, however many look. Nobody looks: nothing is done.
 
+mod phases;
+
+pub use phases::{PhaseClock, PhaseTimes};
+
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant as Monotonic},
@@ -153,6 +157,11 @@ impl LiveSource {
         let view = Arc::new(self.driver.look(|coordinator, now| LiveView::of(coordinator, now, unix)));
         *last = Some((Monotonic::now(), view.clone()));
         view
+    }
+
+    /// How long the last rounds took, phase by phase.
+    pub fn phases(&self) -> Vec<PhaseTimes> {
+        self.driver.phase_times()
     }
 
     /// Begins no further round, or begins rounds again.

@@ -34,6 +34,14 @@ pub(super) struct ServeArgs {
     /// Overrides fairness.target: how equal the fleet shall be; 0 switches it off
     #[arg(long, value_name = "DISPARITY")]
     fairness: Option<f64>,
+    /// Overrides dashboard.listen: pages of the run for browsers. Other addresses than loopback need HTTPS and a login
+    #[cfg(feature = "dashboard")]
+    #[arg(long, value_name = "ADDRESS")]
+    dashboard: Option<SocketAddr>,
+    /// Operators can revoke devices, issue tokens, pause, resume and export on the dashboard, after a login
+    #[cfg(feature = "dashboard")]
+    #[arg(long)]
+    dashboard_actions: bool,
     /// Stop when the run is over instead of serving its models; at once if it is over already. Exits with code 1 if no device
     /// could train in any round
     #[arg(long)]
@@ -41,7 +49,7 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, fairness, exit_when_done } = args;
+    let ServeArgs { dir, listen, fairness, exit_when_done, .. } = args;
     let mut config = super::load(dir)?;
     if let Some(listen) = *listen {
         config.server.listen = listen;
@@ -54,6 +62,8 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
         let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
+        #[cfg(feature = "dashboard")]
+        let _dashboard = dashboard(registry, args, &config, &server).await?;
         let stop = stop_signal()?;
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
@@ -71,6 +81,35 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
         server.stop().await.map_err(|failed| advise(failed, dir))?;
         if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
     })
+}
+
+/// Starts the dashboard, if there is to be one.
+#[cfg(feature = "dashboard")]
+async fn dashboard(
+    registry: &Registry,
+    args: &ServeArgs,
+    config: &crate::config::Config,
+    server: &Server,
+) -> Result<Option<crate::http::RunningDashboard>> {
+    let Some(listen) = args.dashboard.or(config.dashboard.address()) else {
+        anyhow::ensure!(
+            !args.dashboard_actions,
+            "--dashboard-actions needs --dashboard ADDRESS, or dashboard.listen"
+        );
+        return Ok(None);
+    };
+    let start = crate::http::DashboardStart {
+        listen,
+        dir: args.dir.clone(),
+        config: config.clone(),
+        registry: registry.clone(),
+        live: Some(server.live()),
+        actions: args.dashboard_actions || config.dashboard.actions,
+    };
+    let running = crate::http::start(start, axum::Router::new()).await?;
+    // For scripts and tests that let the system choose the port.
+    print(&format!("dashboard on {}\n", running.url()))?;
+    Ok(Some(running))
 }
 
 /// What a report states about devices that could not train.
@@ -162,7 +201,7 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
 }
 
 /// Resolves on SIGINT or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
+pub(super) fn stop_signal() -> Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
