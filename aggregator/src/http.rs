@@ -89,10 +89,23 @@ impl RunningDashboard {
     }
 }
 
+impl RunningDashboard {
+    /// Closes the listener and all connections. The address is free when it returns.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
 impl Drop for RunningDashboard {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// No routes besides those of the dashboard.
+pub fn no_routes() -> Router {
+    Router::new()
 }
 
 /// Starts a dashboard; `others` are routes that it serves besides its own, behind the same limits.

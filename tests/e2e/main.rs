@@ -8,6 +8,7 @@
 //! | `book` | the commands of docs/, as a reader types them |
 //! | `changed_samples` | a file of samples that changes during a run |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
+//! | `dashboard` | pages for browsers: their numbers, hostile clients, login |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
 //! | `file_permissions` | who may read files, and how much of a file is read |
@@ -48,6 +49,7 @@ mod boards;
 mod book;
 mod changed_samples;
 mod custom_strategy;
+mod dashboard;
 mod exchanges;
 mod exported_models;
 mod fairness_target;

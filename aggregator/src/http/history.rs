@@ -238,7 +238,7 @@ impl RoundFigures {
 }
 
 /// Standard deviation of the mean losses of tiers, over their mean.
-fn disparity(report: &Report) -> Option<f64> {
+pub fn disparity(report: &Report) -> Option<f64> {
     let means: Vec<f64> = report.loss_by_tier.iter().filter_map(Figures::shown_mean).collect();
     let (mean, variance) = common::metrics::mean_variance(&means);
     (means.len() > 1 && mean > 0.0).then(|| variance.sqrt() / mean)

@@ -12,13 +12,14 @@ mod tiers;
 mod what_if;
 
 pub use devices::DevicesQuery;
-pub use layout::{SCRIPT, STYLE_SHEET, document, style};
+use layout::document;
+pub use layout::{SCRIPT, style};
 pub use login::{login, message};
 pub use parts::{Part, span};
 use plots::markup::Element;
 use serde::Deserialize;
 
-pub use what_if::{Replayed, WhatIf, replay};
+pub use what_if::{WhatIf, replay};
 
 use super::view::View;
 

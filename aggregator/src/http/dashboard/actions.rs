@@ -72,7 +72,7 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
 }
 
 type Site = State<Arc<Dashboard>>;
-type From = Extension<Client>;
+type Sender = Extension<Client>;
 
 /// The action of a form, if the form was made for this session.
 async fn act<F, R>(site: &Arc<Dashboard>, user: User, given: &Given, page: Page, what: F) -> Response
@@ -85,7 +85,7 @@ where
         return (StatusCode::FORBIDDEN, Html(message("Not done", why))).into_response();
     }
     let this = site.clone();
-    let done = tokio::task::spawn_blocking(move || what(&this).map(Into::into)).await;
+    let done = tokio::task::spawn_blocking(move || what(&this).map(Into::<String>::into)).await;
     match done {
         Ok(Ok(said)) => match site.html(page, Some(user), Some(said)).await {
             Some(html) => Html(html).into_response(),
@@ -99,7 +99,7 @@ where
 async fn revoke(
     State(site): Site,
     Operator(user): Operator,
-    from: From,
+    from: Sender,
     Form(given): Form<Given>,
 ) -> Response {
     let (name, by) = (given.device.clone(), user.name.clone());
@@ -121,7 +121,7 @@ async fn revoke(
 async fn token(
     State(site): Site,
     Operator(user): Operator,
-    from: From,
+    from: Sender,
     Form(given): Form<Given>,
 ) -> Response {
     let (name, hours, by) = (given.device.clone(), given.hours.clone(), user.name.clone());
@@ -141,18 +141,18 @@ async fn token(
     .await
 }
 
-async fn pause(site: Site, operator: Operator, from: From, form: Form<Given>) -> Response {
+async fn pause(site: Site, operator: Operator, from: Sender, form: Form<Given>) -> Response {
     set_paused(site, operator, from, form, true).await
 }
 
-async fn resume(site: Site, operator: Operator, from: From, form: Form<Given>) -> Response {
+async fn resume(site: Site, operator: Operator, from: Sender, form: Form<Given>) -> Response {
     set_paused(site, operator, from, form, false).await
 }
 
 async fn set_paused(
     State(site): Site,
     Operator(user): Operator,
-    from: From,
+    from: Sender,
     Form(given): Form<Given>,
     paused: bool,
 ) -> Response {
@@ -174,7 +174,7 @@ async fn set_paused(
 async fn export(
     State(site): Site,
     Operator(user): Operator,
-    from: From,
+    from: Sender,
     headers: HeaderMap,
     Form(given): Form<Given>,
 ) -> Response {

@@ -77,7 +77,7 @@ pub(super) async fn follow(
         over: false,
         _place: place,
     };
-    let events = stream::unfold(follower, |mut follower| async {
+    let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await?;
         Some((Ok::<_, Infallible>(event), follower))
     });
@@ -122,7 +122,8 @@ impl Follower {
             let (page, user) = (self.page.clone(), self.reader.0.clone());
             let parts = self.site.make(user, None, move |view| page.parts(view)).await?;
             for part in parts {
-                let html = part.element.to_string();
+                // An event cannot hold this letter; HTML spells it.
+                let html = part.element.to_string().replace('\r', "&#13;");
                 let digest = self.hasher.hash_one(&html);
                 if self.sent.insert(part.id, digest) != Some(digest) && part.live {
                     self.waiting.push(Event::default().event("part").data(html));
