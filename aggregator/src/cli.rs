@@ -8,15 +8,15 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use common::{
-    Code, DeviceId, WidthMask,
+    Code, DeviceId,
     output::{COLUMNS, print, wrap},
 };
-use models::{Graph, onnx};
 use strategies::{registry::Registry, strategy::Needs};
 
 use crate::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
+    export,
     run::open_model,
 };
 
@@ -29,18 +29,14 @@ mod grant;
 mod history;
 mod members;
 mod output;
-mod remedies;
 mod replay;
 mod serve;
 mod status;
 mod store;
 
+pub use crate::remedies::remedy;
 use grant::GrantArgs;
-pub use remedies::remedy;
 use serve::ServeArgs;
-
-/// The present model, in the gateway's directory.
-const MODEL: &str = "model.onnx";
 
 /// `fairtier gateway`.
 #[derive(clap::Args, Debug)]
@@ -270,7 +266,7 @@ impl FairnessTools {
 #[command(after_help = examples::CODES)]
 pub struct Codes {
     /// Codes to explain, as in E33; without any, the whole table
-    #[arg(value_name = "CODE", value_parser = remedies::parse)]
+    #[arg(value_name = "CODE", value_parser = crate::remedies::parse)]
     codes: Vec<Code>,
     #[arg(long, default_value = "table")]
     format: Format,
@@ -367,13 +363,13 @@ fn load(dir: &Path) -> Result<Config> {
 
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let config = load(dir)?;
-    let (graph, parameters) = read_model(dir)?;
+    let (graph, parameters) = export::read_model(dir)?;
     let (model, _) = open_model(&config, Needs::default())?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let mut rows = vec![];
     for (tier, mask) in model.masks.iter().enumerate() {
         let name = out.join(format!("tier-{tier}.onnx"));
-        let (slice, bytes) = slice(&graph, mask, &parameters)?;
+        let (slice, bytes) = export::slice(&graph, mask, &parameters)?;
         fs::write(&name, &bytes).with_context(|| name.display().to_string())?;
         rows.push((tier, slice.len(), bytes.len(), name.display().to_string()));
     }
@@ -391,37 +387,6 @@ fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
         text += &format!("{tier:>5} {parameters:>11} {bytes:>10}  {file}\n");
     }
     Ok(print(&text)?)
-}
-
-/// The present model as the gateway has written it.
-fn read_model(dir: &Path) -> Result<(Graph, Vec<f32>)> {
-    let path = dir.join(MODEL);
-    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
-    Graph::from_onnx(&file).with_context(|| path.display().to_string())
-}
-
-/// The parameters of a tier, and its sub-model as ONNX.
-fn slice(graph: &Graph, mask: &WidthMask, parameters: &[f32]) -> Result<(Vec<f32>, Vec<u8>)> {
-    let slice = graph.gather(mask, parameters)?;
-    let bytes = onnx::export(&graph.slice(mask)?, &slice, &onnx::ExportOptions::default())?;
-    Ok((slice, bytes))
-}
-
-/// The present model of a tier as ONNX, or the whole one.
-#[cfg(feature = "dashboard")]
-pub(crate) fn export_part(dir: &Path, config: &Config, tier: Option<usize>) -> Result<Vec<u8>> {
-    let Some(tier) = tier else {
-        let path = dir.join(MODEL);
-        return fs::read(&path).with_context(|| path.display().to_string());
-    };
-    let (graph, parameters) = read_model(dir)?;
-    let (model, _) = open_model(config, Needs::default())?;
-    let tiers = model.masks.len();
-    let mask = model
-        .masks
-        .get(tier)
-        .with_context(|| format!("there is no tier {tier}; the model has {tiers} tiers"))?;
-    Ok(slice(&graph, mask, &parameters)?.1)
 }
 
 fn codes(named: &[Code], format: Format) -> Result<()> {

@@ -19,7 +19,7 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use crate::live::{PhaseClock, PhaseTimes};
+use crate::phases::{PhaseClock, PhaseTimes};
 use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
 
 /// Timers may be late by this much.

@@ -49,10 +49,13 @@ pub mod cli;
 mod clock;
 pub mod config;
 pub mod driver;
+mod export;
 #[cfg(feature = "dashboard")]
 pub mod http;
 pub mod live;
+pub mod phases;
 pub mod quic;
+mod remedies;
 pub mod run;
 pub mod scales;
 pub mod server;

@@ -3,10 +3,6 @@
 //! Readers share a snapshot for [`FRESH`], so the Coordinator's lock is held for a copy of its names a few times a second at
 //! most, however many look. Nobody looks: nothing is done.
 
-mod phases;
-
-pub use phases::{PhaseClock, PhaseTimes};
-
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant as Monotonic},
@@ -19,7 +15,7 @@ use coordinator::{
 };
 use strategies::strategy::Kind;
 
-use crate::{clock::since_1970, driver::Driver};
+use crate::{clock::since_1970, driver::Driver, phases::PhaseTimes};
 
 /// How long a snapshot counts as the present state.
 pub const FRESH: Duration = Duration::from_millis(400);

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     ca::MemberState,
     config::Config,
-    live::{Answer, LiveDevice, LiveView, PhaseTimes},
+    live::{Answer, LiveDevice, LiveView},
+    phases::PhaseTimes,
 };
 
 /// The input of pages.

@@ -16,7 +16,7 @@ use tracing::info;
 use super::{Dashboard, requests::Reader};
 use crate::{
     ca::{Existing, GrantOptions},
-    cli::export_part,
+    export,
     http::{
         access::{Role, User, is_same_origin},
         listener::Client,
@@ -68,7 +68,7 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
         .route("/actions/token", post(token))
         .route("/actions/pause", post(pause))
         .route("/actions/resume", post(resume))
-        .route("/actions/export", post(export))
+        .route("/actions/export", post(send_model))
 }
 
 type Site = State<Arc<Dashboard>>;
@@ -171,7 +171,7 @@ async fn set_paused(
 }
 
 /// The file itself is the answer.
-async fn export(
+async fn send_model(
     State(site): Site,
     Operator(user): Operator,
     from: Sender,
@@ -195,7 +195,7 @@ async fn export(
     };
     let this = site.clone();
     let made = tokio::task::spawn_blocking(move || {
-        export_part(&this.options.dir, &this.options.config, tier).map_err(|error| format!("{error:#}"))
+        export::part(&this.options.dir, &this.options.config, tier).map_err(|error| format!("{error:#}"))
     });
     match made.await {
         Ok(Ok(bytes)) => {

@@ -8,9 +8,9 @@ use plots::{
 
 use super::parts::{Curve, Part, button, curves, fact, plot, shown, span};
 use crate::{
-    cli::remedy,
     http::view::{DeviceRow, View},
     live::Answer,
+    remedies::remedy,
 };
 
 pub(super) fn parts(view: &View<'_>, name: &str) -> Vec<Part> {
