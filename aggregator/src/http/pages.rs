@@ -110,3 +110,6 @@ impl Page {
         document(view, self, parts)
     }
 }
+
+#[cfg(test)]
+mod tests;
