@@ -12,7 +12,7 @@ use strategies::strategy::Needs;
 use crate::{config::Config, run::open_model};
 
 /// The present model, in the gateway's directory.
-const MODEL: &str = "model.onnx";
+pub(crate) const MODEL: &str = "model.onnx";
 
 /// The present model as the gateway has written it.
 pub(crate) fn read_model(dir: &Path) -> Result<(Graph, Vec<f32>)> {

@@ -1,7 +1,7 @@
 //! `fairtier gateway dashboard`: the pages of a run without a server, and accounts.
 
 use std::{
-    io::{self, BufRead, IsTerminal, Read},
+    io::{self, BufRead, IsTerminal},
     net::SocketAddr,
     path::PathBuf,
 };

@@ -22,8 +22,8 @@ use crate::{
 mod device;
 mod report;
 
-pub use device::DeviceHistory;
-pub use report::{Figures, Finding, Heard, Participation, Report, Traffic};
+pub use device::{DeviceHistory, DevicePoint};
+pub use report::{Figures, Heard, Participation, Report, Traffic};
 
 /// Rounds that figures cover.
 pub const ROUNDS: usize = 1000;

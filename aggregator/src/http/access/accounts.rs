@@ -59,7 +59,7 @@ pub enum AccountError {
     Damaged { path: PathBuf, source: serde_json::Error },
     #[error("{0:?} cannot be a name: use 1 to {NAME} of a-z A-Z 0-9 . _ - @")]
     Name(String),
-    #[error("the password has {0} bytes; use {} to {}", PASSWORD.start(), PASSWORD.end())]
+    #[error("the password has {0} bytes; use 12 to 256")]
     Password(usize),
     #[error("{0} has an account already; remove it first with `fairtier gateway dashboard user remove`")]
     Exists(String),

@@ -30,6 +30,13 @@ pub struct User {
     pub csrf: String,
 }
 
+impl User {
+    /// Whether a form was made for this session. Digests are compared, so the time says nothing about the token.
+    pub fn made(&self, csrf: &str) -> bool {
+        key(csrf) == key(&self.csrf)
+    }
+}
+
 #[derive(Debug)]
 struct Session {
     user: User,

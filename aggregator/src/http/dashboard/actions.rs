@@ -80,7 +80,7 @@ where
     F: FnOnce(&Dashboard) -> Result<R, String> + Send + 'static,
     R: Into<String> + Send + 'static,
 {
-    if ring::constant_time::verify_slices_are_equal(given.csrf.as_bytes(), user.csrf.as_bytes()).is_err() {
+    if !user.made(&given.csrf) {
         let why = "The form is from another session. Go back, load the page again and repeat it.";
         return (StatusCode::FORBIDDEN, Html(message("Not done", why))).into_response();
     }
@@ -179,7 +179,7 @@ async fn send_model(
     Form(given): Form<Given>,
 ) -> Response {
     debug_assert!(is_same_origin(&headers));
-    if ring::constant_time::verify_slices_are_equal(given.csrf.as_bytes(), user.csrf.as_bytes()).is_err() {
+    if !user.made(&given.csrf) {
         return (StatusCode::FORBIDDEN, Html(message("Not done", "The form is from another session.")))
             .into_response();
     }

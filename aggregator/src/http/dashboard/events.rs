@@ -125,7 +125,7 @@ impl Follower {
                 // An event cannot hold this letter; HTML spells it.
                 let html = part.element.to_string().replace('\r', "&#13;");
                 let digest = self.hasher.hash_one(&html);
-                if self.sent.insert(part.id, digest) != Some(digest) && part.live {
+                if self.sent.insert(part.id, digest) != Some(digest) && part.follows {
                     self.waiting.push(Event::default().event("part").data(html));
                 }
             }

@@ -13,18 +13,20 @@ use plots::{
 pub struct Part {
     pub id: &'static str,
     pub element: Element,
+    /// It changes while the page is open.
+    pub follows: bool,
 }
 
 impl Part {
     /// A section with a heading; its content changes while the page is open.
     pub fn live(id: &'static str, heading: &str, content: impl IntoIterator<Item = Element>) -> Self {
         let element = section(id, heading).set("data-part", "").all(content);
-        Self { id, element }
+        Self { id, element, follows: true }
     }
 
     /// The same for forms and texts, which are left alone.
     pub fn fixed(id: &'static str, heading: &str, content: impl IntoIterator<Item = Element>) -> Self {
-        Self { id, element: section(id, heading).all(content) }
+        Self { id, element: section(id, heading).all(content), follows: false }
     }
 }
 
