@@ -48,7 +48,6 @@ pub struct RoundFigures {
     pub silent: usize,
     pub findings: usize,
     pub fairness: Option<KnobFigures>,
-    pub kept: Option<u16>,
 }
 
 /// The first knob of a fairness target.
@@ -232,7 +231,6 @@ impl RoundFigures {
             silent: report.silent.len(),
             findings: report.guard.len(),
             fairness: report.fairness.first().map(knob),
-            kept: report.kept,
         }
     }
 }
