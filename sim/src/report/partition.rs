@@ -5,7 +5,6 @@ use common::output::{table, wrap};
 use crate::partition::{ClientView, PartitionView};
 use plots::{
     PICTURE_STYLE, PLOT_STYLE, STYLE,
-    frame::canvas,
     markup::{Element, el},
     number,
     shares::{StackedColumns, shares, shares_parts},
