@@ -102,30 +102,57 @@ def data():
     csv = "x,sex,y\n1,0,0\n2,1,1\n3.5,1,1\n4,1,0\n"
     seed("data", "csv", "c" + csv)
     seed("data", "csv.gz", b"c" + gzip.compress(csv.encode(), mtime=0))
-    seed("data", "schema", "sx,c,id,sex,y\n1,a,p,f,no\n?,b,p,m,yes\n3.5,,p,f,yes\n4,a,q,f,no\n")
+    seed("data", "schema", "sx,c,id,v,sex,y\n1,a,p,1,f,no\n?,b,p,,m,yes\n3.5,,p,2,f,yes\n4,a,q,3,f,no\n")
     seed("data", "proposal", "s,age,city,state\n0,30,Bonn,idle\n1,?,K\u00f6ln,busy\n2,50,NA,idle\n")
-    arrays = io.BytesIO()
-    with zipfile.ZipFile(arrays, "w") as file:
-        for name, kind, shape, numbers in [("x", "<f4", "(2, 2)", struct.pack("<4f", 1, 2, 3, 4)),
-                                           ("y", "<i8", "(2,)", struct.pack("<2q", 1, 0))]:
-            header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-            member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            file.writestr(member, b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + numbers)
-    seed("data", "npz", b"n" + arrays.getvalue())
+    def array(kind, shape, numbers):
+        header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + numbers
+
+    labels = ("<i8", "(2,)", struct.pack("<2q", 1, 0))
+    members = {"x": array("<f4", "(2, 2)", struct.pack("<4f", 1, 2, 3, 4)), "y": array(*labels)}
+    named = members | {"z": array("<f8", "(2,)", struct.pack("<2d", 0.5, -3)), "g": array(*labels)}
+    for kind, name, members in (("n", "npz", members), ("z", "npz.schema", named)):
+        arrays = io.BytesIO()
+        with zipfile.ZipFile(arrays, "w") as file:
+            for member, content in members.items():
+                file.writestr(zipfile.ZipInfo(f"{member}.npy", (1980, 1, 1, 0, 0, 0)), content)
+        seed("data", name, kind.encode() + arrays.getvalue())
+    # The target divides in the middle, so both have the same number of bytes.
+    pixels = array("|u1", "(2, 1, 2, 2)", bytes(range(8)))
+    seed("data", "npy", b"p" + pixels + array("<i4", "(2,)", struct.pack("<2i", 1, 0)))
+    seed("data", "npy.schema", b"p" + array("<f4", "(2, 2)", struct.pack("<4f", 1, 2, 3, 4)) + array(*labels))
+    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    picture = lambda width, height, colour, rows, *more: b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(*part) for part in [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)), *more,
+                                  (b"IDAT", zlib.compress(rows)), (b"IEND", b"")])
+    seed("data", "png", b"f" + picture(2, 2, 0, bytes([0, 1, 2, 0, 3, 4])))
+    seed("data", "png.rgb", b"f" + picture(2, 1, 2, bytes([1, 255, 0, 51, 0, 255, 102])))
+    seed("data", "png.palette", b"f" + picture(2, 1, 3, bytes([0, 0, 1]), (b"PLTE", bytes(range(6)))))
+    seed("data", "png.large", b"f" + picture(8192, 8192, 2, bytes(6)))
+    # Quantisation, frame, a code of one symbol for DC and AC, scan.
+    code = lambda table: b"\xff\xc4\0\x14" + bytes([table, 1]) + bytes(16)
+    jpeg = lambda frame, height, width: (b"\xff\xd8\xff\xdb\0\x43\0" + bytes([1] * 64) + b"\xff" + frame + b"\0\x0b\x08"
+        + struct.pack(">HH", height, width) + b"\1\1\x11\0" + code(0) + code(0x10) + b"\xff\xda\0\x08\1\1\0\0\x3f\0\x3f\xff\xd9")
+    seed("data", "jpeg", b"f" + jpeg(b"\xc0", 8, 8))
+    seed("data", "jpeg.progressive", b"f" + jpeg(b"\xc2", 8, 8))
+    seed("data", "jpeg.large", b"f" + jpeg(b"\xc0", 8192, 8192))
     images = struct.pack(">IIII", 0x803, 2, 2, 2) + bytes(range(8))
     labels = struct.pack(">II", 0x801, 2) + bytes([1, 2])
     # The target divides in the middle, so labels get as many bytes as images.
     seed("data", "idx", b"i" + images + labels + bytes(len(images) - len(labels)))
     seed("data", "idx-even", b"i" + struct.pack(">IIII", 0x803, 1, 1, 1) + b"\x05" + struct.pack(">II", 0x801, 9) + bytes(9))
-    seed("data", "arff", "a% made\n@relation x\n@attribute \"UNIQUE_ID\" numeric\n@attribute \"user\" {1, 2,33}\n"
+
+
+def datasets():
+    seed("datasets", "arff", "a% made\n@relation x\n@attribute \"UNIQUE_ID\" numeric\n@attribute \"user\" {1, 2,33}\n"
          "@attribute X0 REAL\n@attribute class {Walking,'Jogging'}\n\n@data\n1,33,0.5,Walking\n2,1,?,Jogging\n")
     leaf = {"users": ["w2", "w1"], "num_samples": [2, 1],
             "user_data": {"w1": {"x": [[0.5, 1]], "y": [3]}, "w2": {"x": ["to be", "or"], "y": ["n", 4]}}}
-    seed("data", "leaf", "l" + json.dumps(leaf))
-    seed("data", "cifar", b"b" + bytes([3]) + bytes(3072))
+    seed("datasets", "leaf", "l" + json.dumps(leaf))
+    seed("datasets", "cifar", b"b" + bytes([3]) + bytes(3072))
     adult = ("39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
              "United-States, <=50K\n50, Private, 83311, Masters, 13, Divorced, Sales, Wife, Black, Female, 0, 0, 13, ?, >50K.\n")
-    seed("data", "table", "t" + adult)
+    seed("datasets", "table", "t" + adult)
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         text = ("x_acc,y_acc,z_acc,label\n" + "1,2,9.8,WALKING\n" * 130).encode()
@@ -133,16 +160,16 @@ def data():
         info.size = len(text)
         tar.addfile(info, io.BytesIO(text))
     archive = archive.getvalue()[: 512 + 2560 + 1024]
-    seed("data", "motion.tar", b"m" + archive)
-    seed("data", "motion.tar.xz", b"m" + lzma.compress(archive))
+    seed("datasets", "motion.tar", b"m" + archive)
+    seed("datasets", "motion.tar.xz", b"m" + lzma.compress(archive))
     compas = ("sex,age,age_cat,race,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid\n"
               "Male,69,Greater than 45,Other,0,0,0,0,F,0\nFemale,24,Less than 25,African-American,0,1,0,4,M,1\n")
-    seed("data", "compas", "o" + compas)
+    seed("datasets", "compas", "o" + compas)
     bank = ("\"age\";\"job\";\"marital\";\"education\";\"default\";\"balance\";\"housing\";\"loan\";\"contact\";\"day\";"
             "\"month\";\"duration\";\"campaign\";\"pdays\";\"previous\";\"poutcome\";\"y\"\n"
             "58;\"management\";\"married\";\"tertiary\";\"no\";2143;\"yes\";\"no\";\"unknown\";5;\"may\";261;1;-1;0;\"unknown\";\"no\"\n"
             "30;\"services\";\"single\";\"primary\";\"no\";-29;\"no\";\"yes\";\"cellular\";7;\"jun\";90;2;120;1;\"failure\";\"yes\"\n")
-    seed("data", "bank", "k" + bank)
+    seed("datasets", "bank", "k" + bank)
 
 
 def credentials():
@@ -244,5 +271,5 @@ def records():
 
 if __name__ == "__main__":
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (frames, transfers, models, config, data, credentials, serial, files, rounds, records):
+    for make in (frames, transfers, models, config, data, datasets, credentials, serial, files, rounds, records):
         make()

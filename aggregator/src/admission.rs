@@ -31,11 +31,12 @@ mod refusals;
 mod renewals;
 
 use budget::{Budget, BudgetPart, Counts, Slot};
-pub use device_connections::{AddedConnection, ConnectionKey, DeviceConnections};
+pub use device_connections::DeviceConnections;
+pub(crate) use device_connections::{AddedConnection, ConnectionKey};
 use recent_addresses::RecentAddresses;
-pub use refusals::Refusal;
+pub(crate) use refusals::Refusal;
 use refusals::Refusals;
-pub use renewals::Renewals;
+pub(crate) use renewals::Renewals;
 
 /// The constants of rules 1 and 2.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -64,21 +65,24 @@ const HANDSHAKE_WINDOW: Duration = Duration::from_secs(1);
 /// Connections of one device that may be open at once.
 const PER_DEVICE: usize = 2;
 /// Time between two certificates for one device.
-pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two lines of the log about refusals.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The configuration's `server.max_connections`, `max_per_address` and `max_handshakes_per_s`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
+    /// Devices that may be connected at once. A quarter of it, at least 256, is open to peers that have not proved who they are.
     pub connections: usize,
+    /// Connections from one IPv4 address or one IPv6 network of 64 bits, proven or not.
     pub per_address: usize,
+    /// Handshakes per second, from all addresses together.
     pub handshakes: usize,
 }
 
 /// What to do with a handshake.
 #[derive(Debug)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Go on. The permit gives its place back when it is dropped, at the end of the connection.
     Accept(Permit),
     /// Ask the address to answer first. A QUIC Retry keeps no state.
@@ -86,10 +90,11 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
-#[derive(Debug)]
+/// The state of the three rules. All connections of one endpoint share it.
+#[derive(Clone, Debug)]
 pub struct Admission {
     state: Arc<Mutex<State>>,
-    pub renewals: Arc<Renewals>,
+    pub(crate) renewals: Arc<Renewals>,
 }
 
 #[derive(Debug)]
@@ -122,7 +127,7 @@ struct Slots {
 
 /// A place for one connection: first among the unproven, then among the devices.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     address: IpAddr,
     /// Until the peer has proved who it is.
     unproven: Option<Slot>,
@@ -130,6 +135,7 @@ pub struct Permit {
 }
 
 impl Admission {
+    /// Starts without open connections and without recent addresses.
     pub fn new(limits: Limits) -> Self {
         Self::with_policy(limits, POLICY)
     }
@@ -149,8 +155,22 @@ impl Admission {
         Self { state: Arc::new(Mutex::new(state)), renewals: Arc::default() }
     }
 
+    /// Changes the limits. Open connections stay, also beyond them.
+    pub fn limit(&self, limits: Limits) {
+        let mut state = lock(&self.state);
+        let unproven = budget::percent(limits.connections, POLICY.unproven).max(POLICY.min_unproven);
+        state.handshakes.resize(limits.handshakes);
+        state.unproven.resize(unproven);
+        state.limits = limits;
+    }
+
+    /// Refusals by reason since the start.
+    pub fn refused(&self) -> Vec<(Refusal, u64)> {
+        lock(&self.state).refusals.totals().collect()
+    }
+
     /// Decides about a handshake. `validated`: the address has answered a Retry.
-    pub fn decide(&self, address: IpAddr, validated: bool, now: Instant) -> Decision {
+    pub(crate) fn decide(&self, address: IpAddr, validated: bool, now: Instant) -> Decision {
         let address = network(address);
         let mut state = lock(&self.state);
         state.expire_handshakes(now);
@@ -172,14 +192,14 @@ impl Admission {
     }
 
     /// Counts a peer that is refused after its handshake. The log names the last one.
-    pub fn count_refusal(&self, refusal: Refusal, peer: &dyn fmt::Display) {
+    pub(crate) fn count_refusal(&self, refusal: Refusal, peer: &dyn fmt::Display) {
         let last = peer.to_string();
         debug!("refused: {}: {last}", refusal.text());
         lock(&self.state).refusals.count(refusal, Some(last));
     }
 
     /// The line of the log about refusals, at most once a minute.
-    pub fn poll_refusals(&self, now: Instant) -> Option<String> {
+    pub(crate) fn poll_refusals(&self, now: Instant) -> Option<String> {
         lock(&self.state).refusals.poll(now)
     }
 }
@@ -221,7 +241,7 @@ impl State {
 
 impl Permit {
     /// The peer has proved who it is. Returns false if all places for devices are taken.
-    pub fn admit(&mut self) -> bool {
+    pub(crate) fn admit(&mut self) -> bool {
         let mut state = lock(&self.state);
         let Some(slot) = self.unproven else { return true };
         if state.devices >= state.limits.connections {

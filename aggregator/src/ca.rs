@@ -50,14 +50,15 @@ mod tokens;
 #[cfg(feature = "dashboard")]
 mod web;
 
-pub use common::files::{AtomicFile, Secrecy, write_file};
+pub(crate) use common::files::{AtomicFile, Secrecy, write_file};
 pub use enrolment::Existing;
 pub use error::CaError;
-pub use grant::{GrantOptions, has_expired};
+pub use grant::GrantOptions;
+pub(crate) use grant::has_expired;
 use journal::Journal;
-pub use members::{Credential, MemberRecord, MemberState};
+pub(crate) use members::{Credential, MemberRecord, MemberState};
 pub use serial::SerialCredential;
-pub use tokens::{IssuedCertificate, KEY_BYTES, SECRET_BYTES};
+pub use tokens::IssuedCertificate;
 
 /// Where certificates of devices are: in use, and renewed but not used yet.
 const CERTIFICATE_DIRS: [&str; 2] = ["devices", "renewed"];
@@ -108,7 +109,7 @@ impl Authority {
     }
 
     /// The device that is enrolled with this certificate. Reads a few files, however many devices there are.
-    pub fn device_of(&self, certificate: &CertificateDer<'_>) -> Result<Option<DeviceId>, CaError> {
+    pub(crate) fn device_of(&self, certificate: &CertificateDer<'_>) -> Result<Option<DeviceId>, CaError> {
         let name = common_name(certificate).and_then(|name| name.parse().ok());
         let Some(device) = name else { return Ok(None) };
         Ok(self.is_enrolled(&device, certificate)?.then_some(device))
@@ -116,7 +117,11 @@ impl Authority {
 
     /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate replaces the one
     /// before.
-    pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
+    pub(crate) fn is_enrolled(
+        &self,
+        device: &DeviceId,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<bool, CaError> {
         if self.journal.revokes(device, issued(certificate))? {
             return Ok(false);
         }
@@ -146,6 +151,7 @@ impl Authority {
         Ok(true)
     }
 
+    /// The certificate that signs all others, `identity/ca.crt`. Fails if the file is missing or is not PEM.
     pub fn root(&self) -> Result<CertificateDer<'static>, CaError> {
         self.pem("ca.crt")
     }

@@ -11,40 +11,54 @@ use common::{
     Code, DeviceId,
     output::{COLUMNS, print, wrap},
 };
-use strategies::{registry::Registry, strategy::Needs};
+use strategies::registry::Registry;
 
 use crate::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
-    export,
-    run::open_model,
 };
 
+mod backup;
+mod check;
 mod combine;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod examples;
+mod export;
 mod fairness;
+mod follow;
 mod grant;
 mod history;
+mod log;
 mod members;
+#[cfg(feature = "dashboard")]
+mod monitor;
+#[cfg(not(feature = "dashboard"))]
+#[path = "cli/no_monitor.rs"]
+mod monitor;
 mod output;
+mod place;
+mod reconfigure;
 mod replay;
+mod run;
 mod serve;
 mod status;
 mod store;
 
 pub use crate::remedies::remedy;
+use check::CheckArgs;
+use export::Which;
 use grant::GrantArgs;
+use log::LogArgs;
+use place::Place;
 use serve::ServeArgs;
 
 /// `fairtier gateway`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = examples::ALL)]
 pub struct Gateway {
-    /// error, warn, info, debug or trace; also from FAIRTIER_LOG
-    #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
-    log: String,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -133,11 +147,47 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Check configuration, model, certificates, disk and ports, and print what each tier costs; changes nothing
+    ///
+    /// Each problem has its remedy. Exits with code 1 if the gateway would not start. Bytes are those of one training exchange;
+    /// RAM is the arena in which a device trains, and its program needs more. Also works while `serve` runs.
+    #[command(after_help = examples::CHECK)]
+    Check(CheckArgs),
+    /// Print the JSON schema of fairtier.toml, for editors and for checks of generated files
+    #[command(after_help = examples::SCHEMA)]
+    Schema,
+    /// Write everything that the gateway needs to go on into one file, also while `serve` runs
+    ///
+    /// The file holds the keys of the fleet and updates of the open round, and only its owner can read it. Round files (rounds/)
+    /// and model.onnx are left out. A running server writes it from a snapshot: no round waits for it.
+    #[command(after_help = examples::BACKUP)]
+    Backup {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// Replaced as a whole if it exists
+        file: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Restore a backup into a new directory; every checksum is verified first
+    ///
+    /// The restored gateway has the same authority: devices connect to it at the same address. Two gateways of one fleet must
+    /// not run at once. Revocations after the backup are not in it.
+    #[command(after_help = examples::RESTORE)]
+    Restore {
+        file: PathBuf,
+        /// Must not exist, or be empty
+        #[arg(long)]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
     /// Serve the fleet: begin a run, or continue the one in the directory
     ///
     /// Ctrl-C or SIGTERM stop it cleanly, and no acknowledged update is lost if it is killed. If the disk is full or fails, it
     /// reports the error and exits with code 1. A store of an older version is migrated first. If a round takes longer than
-    /// usual, the log names the devices it waits for.
+    /// usual, the log names the devices it waits for. SIGHUP makes it read fairtier.toml again: the log names every changed key,
+    /// and says which of them need a restart. A service manager is told of it over NOTIFY_SOCKET.
     #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
     /// Continue the run in the directory; never begins a new one
@@ -149,16 +199,24 @@ enum Command {
     /// Show the state of the run, the devices it waits for, and the last round tier by tier
     ///
     /// Also works while `serve` runs. Shows whether a server runs and, if a round takes longer than usual, the devices it waits
-    /// for. Columns: asked, delivered, late (delivered after the deadline), silent (asked, no answer), refused, held (limited
-    /// by the guard), and mean, variance, worst and best tenth of the losses.
+    /// for. Columns: asked, delivered, late (delivered after the deadline), silent (asked, no answer), refused and held (limited
+    /// by the guard). Then mean, variance, worst and best tenth of the losses.
     #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(long, default_value = "table")]
         format: Format,
+        /// Print every round as it is finished, until the run ends or Ctrl-C; with --format json, one object per line
+        ///
+        /// Also works while the server is started again.
+        #[arg(long)]
+        follow: bool,
     },
     /// Show all rounds: one line each
+    ///
+    /// A line between two rounds names the keys of the configuration that have changed. The last lines name the best model and,
+    /// if the run has stopped early, the reason.
     ///
     /// Reads store/history.jsonl and the files before it, also while `serve` runs. After a crash the last round may be missing
     /// until the next start. Damaged lines are reported and left out.
@@ -213,16 +271,25 @@ enum Command {
     #[cfg(feature = "dashboard")]
     #[command(after_help = examples::DASHBOARD)]
     Dashboard(dashboard::DashboardArgs),
-    /// Write the present model as ONNX, whole and for every tier
+    /// Write a model as ONNX for every tier: the present one, the best one, or that of a round that is kept
     #[command(after_help = examples::EXPORT)]
     Export {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(long)]
         out: PathBuf,
+        /// The round whose result is exported, `best` or `latest`
+        #[arg(long, default_value = "latest")]
+        round: Which,
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Begin, list and choose runs: one fleet, several runs one after another
+    ///
+    /// Identities, tokens and revocations belong to the fleet; configuration, rounds and models to a run. All other commands mean
+    /// the active run.
+    #[command(subcommand, after_help = examples::RUN)]
+    Run(run::RunCommand),
 }
 
 /// `fairtier round`.
@@ -234,6 +301,7 @@ pub enum Round {
 }
 
 impl Round {
+    /// Runs the command; fails if the round file cannot be read or the strategy cannot compute it.
     pub fn run(self, registry: &Registry) -> Result<()> {
         match self {
             Self::Combine(args) => combine::combine(registry, args),
@@ -254,6 +322,7 @@ pub enum FairnessTools {
 }
 
 impl FairnessTools {
+    /// Runs the command; fails if the file has no sums that a target can be measured on.
     pub fn run(&self, registry: &Registry) -> Result<()> {
         match self {
             Self::Replay(args) => replay::replay(registry, args),
@@ -273,6 +342,7 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// Prints the table; fails only if standard output cannot be written.
     pub fn run(&self) -> Result<()> {
         codes(&self.codes, self.format)
     }
@@ -285,8 +355,9 @@ enum Format {
 }
 
 impl Gateway {
+    /// Starts the log, then runs the command. `serve` and `resume` return when the server has stopped.
     pub fn run(self, registry: &Registry) -> Result<()> {
-        start_log(&self.log)?;
+        let log = self.log.start()?;
         match self.command {
             Command::Init { dir, format } => init(&dir, format),
             Command::Enroll { dir, out, serial, replace, force, format, grant, devices } => members::enroll(
@@ -304,27 +375,31 @@ impl Gateway {
             Command::Members { dir, format } => members::list(&dir, format),
             Command::RotateServerKey { dir, format } => members::rotate_server_key(&dir, format),
             Command::Revoke { dir, devices, format } => members::revoke(&dir, &devices, format),
-            Command::Serve(args) => serve::serve(registry, &args),
+            Command::Check(args) => check::run(registry, &args),
+            Command::Schema => Ok(print(&config::schema_text()?)?),
+            Command::Backup { dir, file, format } => backup::backup(&dir, &file, format),
+            Command::Restore { file, dir, format } => backup::restore(&file, &dir, format),
+            Command::Serve(args) => serve::serve(registry, &args, &log),
             Command::Resume(args) => {
-                store::expect_run(&args.dir)?;
-                serve::serve(registry, &args)
+                store::expect_run(&Place::of(&args.dir)?)?;
+                serve::serve(registry, &args, &log)
             }
-            Command::Status { dir, format } => status::status(&dir, format),
-            Command::History { dir, format, last } => history::history(&dir, format, last),
-            Command::Fairness { dir, target, format } => fairness::fairness(registry, &dir, target, format),
-            Command::Verify { dir, format } => store::verify(&dir, format),
-            Command::Rollback { dir, to, format } => store::rollback(&dir, to, format),
+            Command::Status { dir, format, follow: true } => follow::follow(&Place::of(&dir)?, format),
+            Command::Status { dir, format, follow: false } => status::status(&Place::of(&dir)?, format),
+            Command::History { dir, format, last } => history::history(&Place::of(&dir)?.run, format, last),
+            Command::Fairness { dir, target, format } => {
+                fairness::fairness(registry, &Place::of(&dir)?, target, format)
+            }
+            Command::Verify { dir, format } => store::verify(&Place::of(&dir)?.run, format),
+            Command::Rollback { dir, to, format } => store::rollback(&Place::of(&dir)?, to, format),
+            Command::Export { dir, out, round, format } => {
+                export::export(&Place::of(&dir)?, round, &out, format)
+            }
+            Command::Run(command) => command.run(),
             #[cfg(feature = "dashboard")]
             Command::Dashboard(args) => dashboard::dashboard(registry, args),
-            Command::Export { dir, out, format } => export(&dir, &out, format),
         }
     }
-}
-
-fn start_log(level: &str) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(level).context("--log")?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
-    Ok(())
 }
 
 /// Prints a text for people, or the same as JSON on one line.
@@ -359,34 +434,6 @@ fn load(dir: &Path) -> Result<Config> {
         bail!("{} is missing; create it with `fairtier gateway init {}`", path.display(), dir.display());
     }
     Config::load(&path).with_context(|| format!("{}: {}", Code::BadConfig, path.display()))
-}
-
-fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
-    let config = load(dir)?;
-    let (graph, parameters) = export::read_model(dir)?;
-    let (model, _) = open_model(&config, Needs::default())?;
-    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let mut rows = vec![];
-    for (tier, mask) in model.masks.iter().enumerate() {
-        let name = out.join(format!("tier-{tier}.onnx"));
-        let (slice, bytes) = export::slice(&graph, mask, &parameters)?;
-        fs::write(&name, &bytes).with_context(|| name.display().to_string())?;
-        rows.push((tier, slice.len(), bytes.len(), name.display().to_string()));
-    }
-    if format == Format::Json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(tier, parameters, bytes, file)| {
-                serde_json::json!({ "tier": tier, "parameters": parameters, "bytes": bytes, "file": file })
-            })
-            .collect();
-        return Ok(print(&format!("{}\n", serde_json::Value::from(rows)))?);
-    }
-    let mut text = format!("{:>5} {:>11} {:>10}  file\n", "tier", "parameters", "bytes");
-    for (tier, parameters, bytes, file) in rows {
-        text += &format!("{tier:>5} {parameters:>11} {bytes:>10}  {file}\n");
-    }
-    Ok(print(&text)?)
 }
 
 fn codes(named: &[Code], format: Format) -> Result<()> {

@@ -11,12 +11,18 @@ use common::{
     Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
     files::{self, MAX_CONFIG},
+    plan::TaskKind,
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use coordinator::{Settings, pacing::Deadlines};
+use coordinator::{
+    Settings,
+    best::{BestBy, BestSettings},
+    pacing::Deadlines,
+};
 use strategies::{
     fairness::FairnessSettings,
     guard::{Bonus, GuardConfig, Mode},
@@ -24,19 +30,23 @@ use strategies::{
     strategy::{Needs, PerTier},
 };
 
-use trainer::data::schema::{Schema, SchemaText, TextError};
+use trainer::data::schema::{Schema, SchemaText, Task, TextError};
 
 mod check;
 mod edit;
 mod keys;
+mod schema;
 
-pub use edit::{replace_config, with_target};
+pub(crate) use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
+pub use schema::{schema, schema_text};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
 
+/// Why a configuration cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ConfigError {
     #[error("{path}: {source}")]
@@ -53,38 +63,94 @@ pub enum ConfigError {
     Value { key: &'static str, value: String, why: &'static str },
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+/// The whole of `fairtier.toml`. An absent table has its defaults; an unknown key is an error.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// `[model]`: what is trained, and the slice of each tier.
     pub model: ModelConfig,
+    /// `[strategy]`: how updates become the next model.
     pub strategy: StrategyConfig,
+    /// `[fairness]`: a target for the disparity, which drives a parameter of the strategy.
     pub fairness: FairnessSettings,
+    /// `[run]`: length, start and seed.
     pub run: RunConfig,
+    /// `[round]`: which devices are asked, and how long they are waited for.
     pub round: RoundConfig,
+    /// `[guard]`: bounds on the influence of one device.
+    #[schemars(with = "schema::GuardText")]
     pub guard: GuardConfig,
+    /// `[training]`: what devices do with their samples.
     pub training: TrainingConfig,
+    /// `[wire]`: how models and updates are encoded.
     pub wire: WireConfig,
+    /// `[server]`: address, and limits on connections and memory.
     pub server: ServerConfig,
+    /// `[store]`: what is kept beyond the present model.
     pub store: StoreConfig,
+    /// `[report]`: figures that cost additional time.
     pub report: ReportConfig,
+    /// `[dashboard]`: pages for browsers.
     pub dashboard: DashboardConfig,
+    /// `[log]`: how much is logged.
+    pub log: LogConfig,
+    /// `[devices]`: devices whose tier is fixed instead of the widest that fits.
+    #[schemars(with = "schema::DevicesText")]
     pub devices: BTreeMap<DeviceId, Tier>,
     /// What the columns of the devices' files mean.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DataText")]
     pub data: Option<SchemaText>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[model]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
+    /// An ONNX file, a name of the zoo, or a description such as `mlp:64-32-10`. The default is `digits-mlp`.
     pub source: String,
+    /// Seed of the initial weights of a zoo model; an ONNX file has its own.
     pub seed: u64,
+    /// Initial weights of a new run.
     pub start: Start,
+    /// What the model predicts; derived from its tail and `[data]` by default.
+    pub task: TaskName,
+    /// Slices, widest first: five by default, from all units of every hidden layer to an eighth.
+    #[schemars(with = "Vec<schema::TierText>")]
     pub tiers: Vec<TierSpec>,
 }
 
+/// What the model predicts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskName {
+    /// As `[data]` says, or else as the model ends.
+    #[default]
+    Auto,
+    /// One of several classes per sample.
+    Classification,
+    /// One of two classes, by one output.
+    Binary,
+    /// Numbers.
+    Regression,
+    /// One class for every token of a sample.
+    PerToken,
+}
+
+impl TaskName {
+    fn kind(self) -> Option<TaskKind> {
+        match self {
+            Self::Auto => None,
+            Self::Classification => Some(TaskKind::Classification),
+            Self::Binary => Some(TaskKind::Binary),
+            Self::Regression => Some(TaskKind::Regression),
+            Self::PerToken => Some(TaskKind::PerToken),
+        }
+    }
+}
+
 /// The weights that a run begins with.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
     /// Those drawn from the seed, or stored in the file.
@@ -94,49 +160,81 @@ pub enum Start {
     Zero,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[strategy]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StrategyConfig {
+    /// Name in the registry; `fairheterofl` by default.
     pub name: String,
+    /// Parameters that differ from the defaults of the strategy. The strategy refuses unknown ones.
     pub params: serde_json::Map<String, serde_json::Value>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[run]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
+    /// Rounds of training, 100 by default. One more collects the scores of the final model.
     pub rounds: u32,
+    /// Connected devices that the first round waits for; 1 by default.
     pub min_devices: usize,
+    /// Seed of the order of samples, the selection of devices and rounding.
     pub seed: u64,
+    /// What makes a model the best one.
+    #[schemars(with = "schema::BestText")]
+    pub best: BestBy,
+    /// Training ends after this many models in a row that were not better; 0: never.
+    pub stop_after: u32,
+    /// A round is suspected of divergence above this many times the first losses; 0: never.
+    pub divergence: f64,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[round]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoundConfig {
+    /// Share of the connected devices that is asked in a round, in (0, 1].
     pub participation: f64,
+    /// Seconds that a tier is waited for while its devices give signs of life; 300 by default.
     pub deadline_s: PerTier,
+    /// Share of a tier's devices without which a late round stays open; 0.5 by default.
     pub quorum: PerTier,
+    /// Seconds after which a round closes with what has arrived; 1200 by default, 0 means never.
     pub give_up_s: f64,
+    /// Factor, 1 to 10, on the devices that are asked. The round closes once the wanted number has delivered.
     pub over_selection: f64,
+    /// Devices that may ask for work or reconnect in one second; their waits are spread to keep to it.
     pub arrivals_per_s: f64,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[training]`. A strategy may change what a device is told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
+    /// Passes over the samples per round; 1 by default.
     pub epochs: u16,
+    /// Samples per step; 16 by default. The Plan of a tier reserves memory for them.
     pub batch: u16,
+    /// Learning rate of the first round; 0.1 by default.
     pub lr: f64,
+    /// Factor on the learning rate after every round; 0.999 by default.
     pub lr_decay: f64,
+    /// What a step does with the gradient. It decides how many copies of the slice a device holds.
     pub optimizer: OptimizerName,
+    /// Momentum of SGD, in [0, 1). Any value above 0 costs a copy of the slice. Adam ignores it.
     pub momentum: f32,
+    /// Takes the gradient where the momentum leads. Adam ignores it.
     pub nesterov: bool,
+    /// Share of a weight that is added to its gradient; 0 by default. Adam applies it apart from its moments.
     pub weight_decay: f32,
+    /// Largest norm of a gradient; 0 (the default) means no limit.
     pub clip: f32,
+    /// The loss before training that devices report.
     pub loss: LossBefore,
 }
 
 /// Which loss before training devices report.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossBefore {
     /// Of the received model on all training samples, in a separate pass.
@@ -146,57 +244,85 @@ pub enum LossBefore {
     Running,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// What a device does with its gradients, as `training.optimizer` names it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerName {
+    /// Plain SGD, with `momentum` and `nesterov` if they are set.
     #[default]
     Sgd,
+    /// Adam with its usual constants; two more copies of the slice on every device.
     Adam,
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+/// The table `[wire]`: one codec, or one per tier.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WireConfig {
+    /// Codec of models on their way to devices; f32 by default.
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub down: PerTier<Codec>,
+    /// Codec of updates; f32 by default.
+    #[schemars(with = "PerTier<schema::CodecText>")]
     pub up: PerTier<Codec>,
+    /// Devices add the rounding error of int8 to their next update, for one more slice of memory.
     pub error_feedback: bool,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[server]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
+    /// UDP address; `127.0.0.1:4433` by default. Port 0 takes any free one.
+    #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// Devices that may be connected at once; 4096 by default.
     pub max_connections: usize,
+    /// Connections from one address, or one IPv6 network of 64 bits; 4096 by default.
     pub max_per_address: usize,
+    /// Handshakes per second from all addresses; 1000 by default.
     pub max_handshakes_per_s: usize,
+    /// Updates that are held in memory at once; 32 by default. The others wait their turn.
     pub max_uploads: usize,
+    /// Devices that are sent a model at once; 64 by default.
     pub max_downloads: usize,
+    /// Bytes of the largest model or update, 256 MiB by default. A model that needs more is refused at the start.
     pub max_message: u32,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The table `[store]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
+    /// Models that are kept, the present one included; 2 by default. A rollback can go back to them.
     pub keep_models: usize,
+    /// Keeps the updates of finished rounds on disk.
     pub keep_spool: bool,
+    /// Reports that stay in the database; 100 by default. The history files have all of them.
     pub keep_reports: usize,
+    /// Rounds in one file of the history; 10,000 by default.
     pub history_rounds: u32,
+    /// Writes every round as a round file, which costs the bytes of all its updates.
     pub record: bool,
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+/// The table `[report]`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
+    /// Counts the devices whose loss a step raises. It reads all updates of the round once more.
     pub conflicts: bool,
 }
 
-/// Pages for browsers; see `http`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+/// `[dashboard]`: pages for browsers.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DashboardConfig {
-    /// Empty: there is none.
+    /// Address of the pages; empty: there are none.
     pub listen: String,
+    /// Operators can change the run on the pages.
     pub actions: bool,
+    /// Further names of the gateway for its certificate.
     pub names: Vec<String>,
 }
 
@@ -207,10 +333,22 @@ impl DashboardConfig {
     }
 }
 
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "info".into() }
+    }
+}
+
 impl Default for ModelConfig {
     fn default() -> Self {
         let tiers = [1.0, 0.7, 0.5, 0.25, 0.125].map(TierSpec::Rate).to_vec();
-        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), tiers }
+        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), task: TaskName::Auto, tiers }
     }
 }
 
@@ -222,7 +360,7 @@ impl Default for StrategyConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { rounds: 100, min_devices: 1, seed: 0 }
+        Self { rounds: 100, min_devices: 1, seed: 0, best: BestBy::Mean, stop_after: 0, divergence: 10.0 }
     }
 }
 
@@ -277,6 +415,7 @@ impl Default for StoreConfig {
 }
 
 impl TrainingConfig {
+    /// The optimizer with its constants, as a brief tells it to devices.
     pub fn optimizer(&self) -> Optimizer {
         match (self.optimizer, Optimizer::ADAM) {
             (OptimizerName::Adam, Optimizer::Adam { beta1, beta2, epsilon, .. }) => {
@@ -290,13 +429,15 @@ impl TrainingConfig {
 }
 
 impl Config {
+    /// Reads and checks a file. The paths of a model and of a probe are then relative to its directory.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = files::read_text(path, MAX_CONFIG)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text)?;
         // The path of a model file is relative to the configuration that names it.
         let beside = path.parent().map(|dir| dir.join(&config.model.source));
-        if let Some(file) = beside.filter(|file| file.is_file()) {
+        let is_path = config.model.source.ends_with(".onnx");
+        if let Some(file) = beside.filter(|file| is_path || file.is_file()) {
             config.model.source = file.to_string_lossy().into_owned();
         }
         if let (Some(dir), false) = (path.parent(), config.guard.probe.as_os_str().is_empty()) {
@@ -305,6 +446,7 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads and checks a text. Fails at an unknown key, and at a value outside its range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)?;
         config.check()?;
@@ -314,6 +456,23 @@ impl Config {
     /// The checked schema of `[data]`.
     pub fn schema(&self) -> Result<Option<Schema>, ConfigError> {
         Ok(self.data.clone().map(SchemaText::schema).transpose()?)
+    }
+
+    /// The task that `[data]` or `model.task` states, if any.
+    pub fn task(&self) -> Result<Option<TaskKind>, ConfigError> {
+        let columns = self.schema()?.map(|schema| match schema.task {
+            Task::Classification => TaskKind::Classification,
+            Task::Binary => TaskKind::Binary,
+            Task::Regression => TaskKind::Regression,
+        });
+        match (self.model.task.kind(), columns) {
+            (Some(stated), Some(columns)) if stated != columns => Err(ConfigError::Value {
+                key: "model.task",
+                value: format!("\"{}\", and data.task = \"{}\"", stated.name(), columns.name()),
+                why: "both must state the same task; remove model.task",
+            }),
+            (stated, columns) => Ok(stated.or(columns)),
+        }
     }
 
     /// Checks that the strategy supports the optimizer and the guard's `bonus`.
@@ -357,6 +516,7 @@ impl Config {
         }
     }
 
+    /// What the Coordinator is told, with the limits of QUIC.
     pub fn settings(&self, needs: Needs) -> Settings {
         let training = &self.training;
         let brief = Brief {
@@ -388,6 +548,8 @@ impl Config {
             limits: LinkLimits::QUIC,
             needs,
             validate: needs.signal,
+            best: BestSettings { by: self.run.best, stop_after: self.run.stop_after },
+            divergence: self.run.divergence,
         }
     }
 }

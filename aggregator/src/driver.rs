@@ -19,8 +19,12 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use crate::phases::{PhaseClock, PhaseTimes};
-use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
+use coordinator::{Action, Conduct, Coordinator, Waiting, fleet::ConnId};
+
+use crate::{
+    phases::{PhaseClock, PhaseTimes},
+    store::{Snapshot, StoreError},
+};
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;
@@ -31,10 +35,17 @@ const MAX_BUFFERS: usize = 32;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Job {
+    /// Carry out an action of the Coordinator, in the order in which they were asked for.
     Execute(Action),
+    /// A view of the store for a backup.
+    Snapshot(mpsc::SyncSender<Result<Option<Snapshot>, StoreError>>),
+    /// The operator has changed how the run is conducted.
+    Adopt(Conduct),
+    /// Record what is done, write the files and end.
     Stop,
 }
 
+/// Holds the Coordinator behind a lock, passes its actions to the worker, and wakes connections and timers.
 #[derive(Debug)]
 pub struct Driver {
     coordinator: Mutex<Coordinator>,
@@ -49,31 +60,61 @@ pub struct Driver {
     finished: watch::Sender<bool>,
 }
 
+/// Where a run is, for status lines and metrics.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Progress {
+    /// Rounds of the run.
+    pub rounds: u32,
+    pub committed: u32,
+    /// The open exchange of the next round, from 0.
+    pub exchange: Option<u8>,
+    /// How long it has been open.
+    pub open_for: Option<common::Duration>,
+    pub finished: bool,
+    /// By tier.
+    pub tiers: Vec<TierDevices>,
+}
+
+/// How many devices of a tier there are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct TierDevices {
+    pub registered: usize,
+    pub connected: usize,
+}
+
+impl Progress {
+    /// Devices that are connected.
+    pub fn connected(&self) -> usize {
+        self.tiers.iter().map(|tier| tier.connected).sum()
+    }
+}
+
 /// What a connection's writer waits for.
 #[derive(Debug, Default)]
-pub struct ConnectionSignals {
+pub(crate) struct ConnectionSignals {
     wake: Notify,
     closing: std::sync::atomic::AtomicBool,
     displaced: Notify,
 }
 
 impl ConnectionSignals {
-    pub async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
     /// Resolves when the device has joined on another connection.
-    pub async fn displaced(&self) {
+    pub(crate) async fn displaced(&self) {
         self.displaced.notified().await;
     }
 
     /// No more messages follow; close once everything is sent.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 }
 
 impl Driver {
+    /// Starts the clock of the run at 0. Actions go to `worker` as [`Job::Execute`].
     pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
         let phases = PhaseClock::new(coordinator.phase(), coordinator.committed() + 1, Instant::ZERO);
         Self {
@@ -90,7 +131,7 @@ impl Driver {
     }
 
     /// Calls the Coordinator and passes on the results.
-    pub fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
         let now = self.now();
         let mut coordinator = lock(&self.coordinator);
         let result = call(&mut coordinator, now);
@@ -127,17 +168,51 @@ impl Driver {
     }
 
     /// What the run waits for now.
-    pub fn waiting(&self) -> Option<Waiting> {
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
         lock(&self.coordinator).waiting(self.now())
     }
 
     /// Devices that are registered in the run.
-    pub fn members(&self) -> Vec<DeviceId> {
+    pub(crate) fn members(&self) -> Vec<DeviceId> {
         lock(&self.coordinator).fleet().devices().map(|device| device.record.device.clone()).collect()
     }
 
+    /// Where the run is.
+    pub fn progress(&self) -> Progress {
+        let coordinator = lock(&self.coordinator);
+        let open = coordinator.open_exchange();
+        let mut tiers = vec![TierDevices::default(); coordinator.tiers()];
+        for device in coordinator.fleet().devices() {
+            if let Some(tier) = tiers.get_mut(device.record.tier.index()) {
+                tier.registered += 1;
+                tier.connected += usize::from(device.conn.is_some());
+            }
+        }
+        Progress {
+            rounds: coordinator.settings().rounds,
+            committed: coordinator.committed(),
+            exchange: open.map(|open| open.id.exchange),
+            open_for: open.map(|open| self.now() - open.opened),
+            finished: coordinator.is_finished(),
+            tiers,
+        }
+    }
+
+    /// Changes how the run is conducted.
+    pub fn adopt(&self, conduct: Conduct) {
+        let _ = lock(&self.worker).send(Job::Adopt(conduct.clone()));
+        self.with(|coordinator, now| coordinator.adopt(conduct, now));
+    }
+
+    /// A view of the store, taken by the worker between two jobs. Waits for it; `None` if the worker has ended.
+    pub fn snapshot(&self) -> Option<Result<Option<Snapshot>, StoreError>> {
+        let (reply, taken) = mpsc::sync_channel(1);
+        lock(&self.worker).send(Job::Snapshot(reply)).ok()?;
+        taken.recv().ok()
+    }
+
     /// A device has proved who it is; `allowed` are the tiers it may have.
-    pub fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<ConnectionSignals>) {
+    pub(crate) fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<ConnectionSignals>) {
         let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
         let signals = Arc::new(ConnectionSignals::default());
         lock(&self.signals).insert(conn, signals.clone());
@@ -148,21 +223,21 @@ impl Driver {
         (conn, signals)
     }
 
-    pub fn disconnect(&self, conn: ConnId) {
+    pub(crate) fn disconnect(&self, conn: ConnId) {
         lock(&self.signals).remove(&conn);
         self.with(|coordinator, now| coordinator.handle_disconnected(conn, now));
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         lock(&self.signals).len()
     }
 
     /// A buffer for the bytes of one stream.
-    pub fn lend_buffer(&self) -> Vec<u8> {
+    pub(crate) fn lend_buffer(&self) -> Vec<u8> {
         lock(&self.buffers).pop().unwrap_or_default()
     }
 
-    pub fn take_back(&self, buffer: Vec<u8>) {
+    pub(crate) fn take_back(&self, buffer: Vec<u8>) {
         let mut buffers = lock(&self.buffers);
         if buffers.len() < MAX_BUFFERS {
             buffers.push(buffer);
@@ -170,17 +245,17 @@ impl Driver {
     }
 
     /// The next frame for a connection; without `chunks`, the next message.
-    pub fn next_frame(&self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
+    pub(crate) fn next_frame(&self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
         lock(&self.coordinator).poll_frame(conn, chunks)
     }
 
     /// Whether a connection has fetched something and not acknowledged all of it.
-    pub fn is_sending(&self, conn: ConnId) -> bool {
+    pub(crate) fn is_sending(&self, conn: ConnId) -> bool {
         lock(&self.coordinator).is_sending(conn)
     }
 
     /// Runs the Coordinator's timers for ever.
-    pub async fn keep_time(&self) {
+    pub(crate) async fn keep_time(&self) {
         loop {
             let deadline = lock(&self.coordinator).poll_timeout();
             // Checked here, so that timers also run on a busy gateway.
@@ -196,22 +271,22 @@ impl Driver {
         }
     }
 
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.finished.send_replace(true);
     }
 
     /// Resolves once the run is over.
-    pub async fn finished(&self) {
+    pub(crate) async fn finished(&self) {
         // The sender lives in `self`, so this wait cannot fail.
         let _ = self.finished.subscribe().wait_for(|done| *done).await;
     }
 
     /// Lets the worker finish what it was given, then stop.
-    pub fn stop_worker(&self) {
+    pub(crate) fn stop_worker(&self) {
         let _ = lock(&self.worker).send(Job::Stop);
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::from_millis(self.started.elapsed().as_millis() as u64)
     }
 

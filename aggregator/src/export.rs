@@ -11,7 +11,7 @@ use strategies::strategy::Needs;
 #[cfg(feature = "dashboard")]
 use crate::{config::Config, run::open_model};
 
-/// The present model, in the gateway's directory.
+/// The present model, in the run's directory.
 pub(crate) const MODEL: &str = "model.onnx";
 
 /// The present model as the gateway has written it.
@@ -22,9 +22,14 @@ pub(crate) fn read_model(dir: &Path) -> Result<(Graph, Vec<f32>)> {
 }
 
 /// The parameters of a tier, and its sub-model as ONNX.
-pub(crate) fn slice(graph: &Graph, mask: &WidthMask, parameters: &[f32]) -> Result<(Vec<f32>, Vec<u8>)> {
+pub(crate) fn slice(
+    graph: &Graph,
+    mask: &WidthMask,
+    parameters: &[f32],
+    options: &onnx::ExportOptions<'_>,
+) -> Result<(Vec<f32>, Vec<u8>)> {
     let slice = graph.gather(mask, parameters)?;
-    let bytes = onnx::export(&graph.slice(mask)?, &slice, &onnx::ExportOptions::default())?;
+    let bytes = onnx::export(&graph.slice(mask)?, &slice, options)?;
     Ok((slice, bytes))
 }
 
@@ -42,5 +47,5 @@ pub(crate) fn part(dir: &Path, config: &Config, tier: Option<usize>) -> Result<V
         .masks
         .get(tier)
         .with_context(|| format!("there is no tier {tier}; the model has {tiers} tiers"))?;
-    Ok(slice(&graph, mask, &parameters)?.1)
+    Ok(slice(&graph, mask, &parameters, &onnx::ExportOptions::default())?.1)
 }

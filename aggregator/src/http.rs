@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`listener`] | sockets, TLS, and limits for slow and greedy clients |
+//! | [`metrics`] | figures for monitors, and whether the gateway works |
 //! | `headers` | what every answer carries, and which hosts may be named |
 //! | [`access`] | accounts, sessions, limits for guessing |
 //! | `history`, `members`, `view` | what pages show: the files of the run, its members, its present state |
@@ -12,21 +13,21 @@
 
 use std::net::SocketAddr;
 
-use axum::Router;
 use tokio::task::JoinHandle;
 
-pub mod access;
+pub(crate) mod access;
 mod alerts;
-pub mod dashboard;
+mod dashboard;
 mod headers;
 mod history;
 pub mod listener;
 mod members;
+pub mod metrics;
 mod pages;
 mod tls;
 mod view;
 
-pub use dashboard::{Dashboard, DashboardOptions};
+use dashboard::{Dashboard, DashboardOptions};
 pub use headers::{AllowedHosts, guarded};
 pub use listener::{HttpLimits, Listener};
 
@@ -34,6 +35,7 @@ use crate::{
     ca::{Authority, CaError},
     config::Config,
     live::LiveSource,
+    runs::{self, RunsError},
 };
 use access::{AccountError, Accounts};
 use strategies::Registry;
@@ -42,23 +44,38 @@ use strategies::Registry;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    #[error("the dashboard cannot listen on {address}: {source}; choose another address with --dashboard")]
-    Listen { address: SocketAddr, source: std::io::Error },
+    /// The address is taken, or not one of this machine.
+    #[error("the dashboard cannot listen on {address}: {source}; choose another address")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Only a loopback address is read without a login.
     #[error(
         "the dashboard on {0} needs a login, and there is no account; add one with `fairtier gateway dashboard user add`, \
          or listen on a loopback address"
     )]
     NoAccount(SocketAddr),
+    /// Nothing could be done with the actions.
     #[error(
         "--dashboard-actions needs an operator; add one with `fairtier gateway dashboard user add NAME --role operator`"
     )]
     NoOperator,
+    /// The file of accounts cannot be read.
     #[error(transparent)]
     Accounts(#[from] AccountError),
+    /// The certificate for browsers cannot be made.
     #[error(transparent)]
     Authority(#[from] CaError),
+    /// The active run is not known.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    /// The certificate for browsers cannot be used.
     #[error("TLS of the dashboard: {0}")]
     Tls(#[from] rustls::Error),
+    /// Devices must not take a browser's page for their gateway.
     #[error("dashboard.names: {0:?} is the name that devices expect of the gateway; choose another one")]
     Name(String),
 }
@@ -66,11 +83,17 @@ pub enum HttpError {
 /// A dashboard to be started.
 #[derive(Debug)]
 pub struct DashboardStart {
+    /// Where browsers connect; port 0 chooses one.
     pub listen: SocketAddr,
+    /// The gateway's directory; the active run in it is shown.
     pub dir: std::path::PathBuf,
+    /// The run's configuration as it is in effect.
     pub config: Config,
+    /// Strategies with which rounds can be computed again.
     pub registry: Registry,
+    /// Of the server; absent if none runs.
     pub live: Option<std::sync::Arc<LiveSource>>,
+    /// Operators can change the run.
     pub actions: bool,
 }
 
@@ -103,15 +126,10 @@ impl Drop for RunningDashboard {
     }
 }
 
-/// No routes besides those of the dashboard.
-pub fn no_routes() -> Router {
-    Router::new()
-}
-
-/// Starts a dashboard; `others` are routes that it serves besides its own, behind the same limits.
+/// Starts a dashboard of the active run.
 ///
 /// On a loopback address, pages are read without a login. On any other one, TLS and a login are needed.
-pub async fn start(start: DashboardStart, others: Router) -> Result<RunningDashboard, HttpError> {
+pub async fn start(start: DashboardStart) -> Result<RunningDashboard, HttpError> {
     let DashboardStart { listen, dir, config, registry, live, actions } = start;
     let https = !listen.ip().to_canonical().is_loopback();
     let accounts = Accounts::of(&dir).list()?;
@@ -124,8 +142,9 @@ pub async fn start(start: DashboardStart, others: Router) -> Result<RunningDashb
     let names = config.dashboard.names.clone();
     let tls = if https { Some(tls::acceptor(&Authority::open(&dir)?, listen.ip(), &names)?) } else { None };
     let hosts = AllowedHosts { names, loopback_only: !https };
-    let options = DashboardOptions { dir, config, registry, live, actions, login_to_read: https, https };
-    let router = guarded(Dashboard::new(options).routes().merge(others), hosts);
+    let run = runs::active_dir(&dir)?;
+    let options = DashboardOptions { dir, run, config, registry, live, actions, login_to_read: https, https };
+    let router = guarded(Dashboard::new(options).routes(), hosts);
     let failed = |source| HttpError::Listen { address: listen, source };
     let listener = Listener::bind(listen, tls, HttpLimits::default()).await.map_err(failed)?;
     let address = listener.address();

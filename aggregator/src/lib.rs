@@ -6,8 +6,10 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
+//! | [`runs`] | the runs in a directory, and which is active | |
+//! | [`backup`], [`check`], [`reload`] | what an operator does beside a run | rounds |
 //! | [`live`] | the present state of a run, for pages and metrics | how it is shown |
-//! | `http` (feature `dashboard`) | the dashboard and its HTTP listener | rounds |
+//! | `http` (feature `dashboard`) | the dashboard, metrics, and their HTTP listener | rounds |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 //!
 //! A gateway inside another program, with one enrolled device:
@@ -40,25 +42,34 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]
 
 pub mod admission;
+pub mod backup;
 pub mod ca;
+pub mod check;
 pub mod cli;
 mod clock;
 pub mod config;
+mod control;
 pub mod driver;
 mod export;
 #[cfg(feature = "dashboard")]
 pub mod http;
 pub mod live;
+#[cfg(feature = "dashboard")]
+pub mod metrics;
+mod notify;
 pub mod phases;
 pub mod quic;
+pub mod reload;
 mod remedies;
 pub mod run;
+pub mod runs;
 pub mod scales;
 pub mod server;
-pub mod status;
+mod status;
 pub mod store;
 pub mod worker;

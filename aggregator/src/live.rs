@@ -25,30 +25,40 @@ const LISTED: usize = 20;
 /// The state of a run at one moment. Times are seconds since 1970.
 #[derive(Clone, Debug)]
 pub struct LiveView {
+    /// When it was made.
     pub at: f64,
+    /// The id of the run.
     pub run: String,
+    /// Where the run stands between two commits.
     pub phase: PhaseName,
+    /// No further round begins.
     pub paused: bool,
+    /// Rounds whose model is stored.
     pub committed: u32,
     /// Of the whole run.
     pub rounds: u32,
+    /// Absent between exchanges.
     pub exchange: Option<LiveExchange>,
     /// While a round cannot begin.
     pub gathering: Option<Gathering>,
     /// The wait is noticeably longer than usual.
     pub waits_long: bool,
+    /// The first of the devices that are waited for.
     pub waiting: Vec<LiveWait>,
     /// Devices waited for, listed or not.
     pub waiting_count: usize,
+    /// Widest first.
     pub tiers: Vec<LiveTier>,
     /// In DeviceId order.
     pub devices: Vec<LiveDevice>,
+    /// In DeviceId order.
     pub refusals: Vec<LiveRefusal>,
 }
 
 /// The exchange that collects answers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveExchange {
+    /// The round that it belongs to.
     pub round: u32,
     /// From 0.
     pub number: u32,
@@ -56,6 +66,7 @@ pub struct LiveExchange {
     pub kind: &'static str,
     /// Collects the final scores.
     pub evaluates: bool,
+    /// When devices were asked.
     pub opened: f64,
     /// The latest deadline of its tiers.
     pub until: f64,
@@ -66,9 +77,13 @@ pub struct LiveExchange {
 /// A device that has not answered and is waited for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveWait {
+    /// The device that is waited for.
     pub device: DeviceId,
+    /// Its tier.
     pub tier: usize,
+    /// When it was last heard, if its link seems lost.
     pub silent_since: Option<f64>,
+    /// When it is given up.
     pub until: Option<f64>,
 }
 
@@ -77,44 +92,61 @@ pub struct LiveWait {
 pub struct LiveTier {
     /// Units of all hidden layers.
     pub units: u64,
+    /// Parameters of its slice.
     pub parameters: u64,
     /// Devices of the run.
     pub devices: usize,
+    /// Devices that have a connection now.
     pub connected: usize,
+    /// Devices that the open exchange asks.
     pub asked: usize,
+    /// Devices whose answer is stored.
     pub delivered: usize,
     /// Delivered after the deadline.
     pub late: usize,
+    /// Devices that do not take part, with a code.
     pub refused: usize,
     /// Neither answered nor waited for any more.
     pub absent: usize,
     /// Share of the eligible devices that a late exchange needs.
     pub quorum: f64,
+    /// Enough of them have delivered.
     pub has_quorum: bool,
+    /// The deadline of its devices.
     pub until: Option<f64>,
 }
 
 /// A device of the run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveDevice {
+    /// Its name.
     pub device: DeviceId,
+    /// Its tier.
     pub tier: usize,
+    /// It has a connection now.
     pub connected: bool,
     /// Since the gateway was started.
     pub last_seen: Option<f64>,
     /// In the open exchange.
     pub answer: Answer,
+    /// Its answer came after the deadline.
     pub late: bool,
 }
 
 /// How far a device has come in the open exchange.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
+    /// The exchange goes on without it.
     NotAsked,
+    /// It has not begun to answer.
     Works,
+    /// Its answer waits for a place among the uploads.
     Queued,
+    /// Its answer is on its way, or being stored.
     Uploads,
+    /// Its answer is stored.
     Delivered,
+    /// It does not take part.
     Refused(Code),
     /// Has not answered, and is no longer waited for.
     Absent,
@@ -123,9 +155,11 @@ pub enum Answer {
 /// A refusal since the gateway was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveRefusal {
+    /// Who is refused, or refuses.
     pub device: DeviceId,
     /// The device refuses, not the gateway.
     pub by_device: bool,
+    /// Why.
     pub code: Code,
 }
 

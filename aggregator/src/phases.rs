@@ -11,6 +11,7 @@ const ROUNDS: usize = 512;
 /// The time of one round by phase.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PhaseTimes {
+    /// The round whose times these are.
     pub round: u32,
     /// Until enough devices were connected.
     pub gathering: Duration,
@@ -31,6 +32,7 @@ pub struct PhaseClock {
 }
 
 impl PhaseClock {
+    /// Begins with this phase; what was before is not known.
     pub fn new(phase: PhaseName, round: u32, now: Instant) -> Self {
         Self { phase, since: now, times: [PhaseTimes::of(round)].into() }
     }

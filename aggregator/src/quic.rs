@@ -38,7 +38,7 @@ mod socket;
 mod windows;
 mod writer;
 
-pub use endpoint::{QuicError, listen, listen_as};
+pub use endpoint::{QuicError, check_server_certificate, listen, listen_as};
 use identify::{AuthenticatedDevice, identify};
 pub use windows::set_windows;
 use writer::Writer;
@@ -82,12 +82,17 @@ impl Peer {
 /// What all connections share.
 #[derive(Debug)]
 pub struct Context {
+    /// Takes the messages of all devices.
     pub driver: Arc<Driver>,
+    /// Knows which certificates and board keys are valid now.
     pub authority: Arc<Authority>,
+    /// Decides which handshakes go on.
     pub admission: Admission,
+    /// Open connections by device, so that a revoked device is disconnected.
     pub devices: DeviceConnections<Peer>,
     /// Places for models that are being sent.
     pub downloads: Semaphore,
+    /// How long silent peers are waited for; 20 s each by default.
     pub timeouts: Timeouts,
     /// What the columns of the devices' files mean.
     pub schema: Arc<FleetSchema>,

@@ -203,6 +203,11 @@ const REMEDIES: &[(Code, &str)] = &[
         "No device delivered a usable update. `fairtier gateway status` shows why devices were refused. Raise `round.deadline_s` if they \
          are slow.",
     ),
+    (
+        Code::Diverged,
+        "Scale the inputs and targets to about -1 to 1 (`fairtier data schema`), or lower `training.lr`. Then continue with `fairtier \
+         gateway resume`. `run.divergence` sets the bound.",
+    ),
 ];
 
 #[cfg(test)]

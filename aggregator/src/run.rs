@@ -9,11 +9,11 @@ use common::{Instant, transfer::LinkLimits};
 use crate::{
     config::Config,
     store::Store,
-    worker::{Observer, ProbeSamples, RoundWorker},
+    worker::{ConfigLog, Observer, ProbeSamples, RoundWorker},
 };
 use coordinator::{
     Coordinator, ReopenedExchange, Start,
-    conductor::{Conductor, Probe, RunState, state},
+    conductor::{Conductor, LossWatch, Probe, RunState, state::StateParts},
 };
 use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
@@ -23,34 +23,43 @@ mod saved;
 
 pub use error::RunError;
 use model::{check_fixed_tiers, check_schema};
-pub use model::{open_method, open_model};
+pub use model::{open_graph, open_method, open_model};
 pub use saved::fingerprint;
 
 /// A Coordinator and the worker that carries out what it asks for.
 #[derive(Debug)]
 pub struct Run {
+    /// Decides what devices are told.
     pub coordinator: Coordinator,
+    /// Carries out what the Coordinator asks for.
     pub worker: RoundWorker,
 }
 
 /// The parts of a run, before anything is written.
 #[derive(Debug)]
 pub struct PreparedRun {
+    /// The strategy with its parameters.
     pub method: Method,
+    /// The graph with a Plan for every tier.
     pub model: TieredModel,
     /// Parameters that a new run begins with.
     pub initial: Vec<f32>,
+    /// The samples of `guard.probe`, if it names a file.
     pub probe: Option<ProbeSamples>,
 }
 
 /// What a run is opened with, besides its configuration.
 #[expect(missing_debug_implementations, reason = "destructured at once")]
 pub struct RunEnvironment {
+    /// Empty, or with a run of the same model.
     pub store: Box<dyn Store>,
+    /// Chunks, window and timeout of the link to devices.
     pub limits: LinkLimits,
     /// Where files for users go.
     pub dir: Option<PathBuf>,
+    /// Sees every report.
     pub observer: Option<Observer>,
+    /// When the Coordinator starts.
     pub now: Instant,
 }
 
@@ -61,15 +70,15 @@ impl Run {
         let PreparedRun { mut method, model, initial, probe } = Self::prepare(registry, config)?;
         let needs = method.needs();
         let saved = saved::load_or_begin(&mut *store, &model, config, initial)?;
-        let (state, past) = state::split(&saved.strategy_state);
-        method.restore(state)?;
-        if saved.strategy_state.is_empty() && saved.next_round > 1 && method.fairness.is_some() {
+        let state = StateParts::split(&saved.strategy_state);
+        method.restore(state.method)?;
+        if state.is_fresh() && saved.next_round > 1 && method.fairness.is_some() {
             method.recall_fairness(saved::reports(&*store)?)?;
         }
         let mut guard = Guard::new(config.guard.clone());
-        guard.restore(past);
+        guard.restore(state.guard);
         if guard.is_on() {
-            method.strategy.bound(guard.config().floor, guard.config().share);
+            method.strategy.bound(guard.config().floor, guard.config().fifth.min(guard.config().share));
         }
         let mut settings = config.settings(needs);
         settings.limits = limits;
@@ -80,15 +89,18 @@ impl Run {
             parameters: saved.parameters,
             committed: saved.next_round - 1,
             attempt: saved.attempt,
-            fresh: saved.strategy_state.is_empty(),
+            fresh: state.is_fresh(),
             settings: settings.clone(),
             fleet,
             guard,
             probe: probe.map(|probe| Box::new(probe) as Box<dyn Probe>),
             conflicts: config.report.conflicts,
             params: config.strategy.params.clone(),
+            best: saved.best,
         };
-        let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
+        let mut conductor = Conductor::new(run);
+        conductor.watch = LossWatch::restore(state.watch, |round| store.parameters(round))?;
+        let mut worker = RoundWorker::new(store, conductor, config.store.record, dir, observer);
         let reopened = match &saved.open {
             Some(open) => {
                 let scalars =
@@ -107,7 +119,11 @@ impl Run {
             fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
             reopened,
         };
-        let coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
+        worker.config_log = ConfigLog::new(saved.config.as_deref(), config)?;
+        let mut coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
+        if worker.conductor.early_stop().is_some() {
+            coordinator.end_training();
+        }
         Ok(Self { coordinator, worker })
     }
 

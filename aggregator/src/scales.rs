@@ -29,6 +29,7 @@ const NORMAL: f64 = 1.4826;
 
 /// Why the recorded scale cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ScalesError {
     #[error("{}: {source}", path.display())]
@@ -89,7 +90,7 @@ impl FleetSchema {
     }
 
     /// The schema for files with the model: with the scales of the fleet, as far as they are agreed on.
-    pub fn text(&self) -> Result<Option<String>, ScalesError> {
+    pub(crate) fn text(&self) -> Result<Option<String>, ScalesError> {
         let Some(schema) = &self.schema else { return Ok(None) };
         let scales: Vec<_> = self.told().agreed.iter().map(|scale| (scale.mean, scale.deviation)).collect();
         Ok(Some(schema.with_scales(&scales).as_ref().unwrap_or(schema).to_toml()?))
@@ -109,7 +110,11 @@ impl FleetSchema {
     }
 
     /// Answers a device, and agrees on the scale once enough devices have asked. Writes a file, so it blocks.
-    pub fn answer(&self, device: &DeviceId, question: &SchemaQuestion) -> Result<SchemaAnswer, ScalesError> {
+    pub(crate) fn answer(
+        &self,
+        device: &DeviceId,
+        question: &SchemaQuestion,
+    ) -> Result<SchemaAnswer, ScalesError> {
         let mut told = self.told();
         let complete = question.summaries.len() == self.columns() && question.summaries.iter().all(usable);
         if complete && self.columns() > 0 && told.agreed.is_empty() {

@@ -9,7 +9,9 @@
 //! DIR/scales.json        the scales that the fleet has agreed on, for columns with `scaling = "fleet"`
 //! DIR/rounds/            recorded rounds, with `record = true`
 //! DIR/revoked.jsonl      revoked and replaced devices, with the time
+//! DIR/store/control.sock  for `fairtier gateway backup` while the server runs
 //! DIR/serving.lock       held while the server runs
+//! DIR/runs/              further runs of the fleet, see `runs.rs`
 //! ```
 //! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are private to their owner. They hold keys, locks, and
 //! updates that reveal samples. `model.onnx` and `status.json` are also readable by the owner's group (0640), for a monitor or
@@ -31,11 +33,14 @@ use tracing::{info, warn};
 use crate::{
     admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
+    clock,
     config::{Config, StoreConfig},
+    control::Control,
     driver::Driver,
     live::LiveSource,
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
+    runs::{self, RunName, RunsError},
     scales::{FleetSchema, ScalesError},
     status,
     store::{DiskStore, Options, StoreError},
@@ -45,10 +50,14 @@ use coordinator::Coordinator;
 use serde_json::Value;
 use strategies::registry::Registry;
 
+mod handle;
 mod wait_report;
+
+pub use handle::Handle;
 
 /// Why a server does not start, or has stopped.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ServerError {
     #[error(transparent)]
@@ -61,6 +70,10 @@ pub enum ServerError {
     Scales(#[from] ScalesError),
     #[error("{path}: {source}", path = .path.display())]
     Lock { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    #[error("the active run was {name} when the gateway started, and is another one now; start it again")]
+    Switched { name: RunName },
     #[error("the worker has died; the store is as the last commit left it")]
     WorkerDied,
 }
@@ -88,6 +101,8 @@ pub struct Server {
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
+    admission: Admission,
+    dir: PathBuf,
     /// The run was over when the server was started.
     was_over: bool,
     /// Held while the server runs.
@@ -95,7 +110,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts or continues the run in `dir`. Needs a tokio runtime around it.
+    /// Starts or continues the active run in `dir`, whose configuration is `config`. Needs a tokio runtime around it.
     pub fn start(
         registry: &Registry,
         config: &Config,
@@ -103,7 +118,9 @@ impl Server {
         observer: Option<Observer>,
     ) -> Result<Self, ServerError> {
         // Before the store is opened, which may take long: a change in between counts.
-        let target_file = TargetFile::watch(dir.join("fairtier.toml"));
+        let name = runs::active(dir)?;
+        let own = name.dir(dir);
+        let target_file = TargetFile::watch(own.join("fairtier.toml"));
         let StoreConfig { keep_models, keep_spool, keep_reports, history_rounds, .. } = config.store;
         let options = Options { keep_models, keep_spool, keep_reports, history_rounds };
         Run::prepare(registry, config)?;
@@ -114,26 +131,31 @@ impl Server {
             );
         }
         let fleet = config.schema().map_err(RunError::from)?;
-        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &dir.join("scales.json"))?);
-        let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
+        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &own.join("scales.json"))?);
+        let store = Box::new(DiskStore::open(&own.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
-        let rounds = dir.join("rounds");
+        let rounds = own.join("rounds");
         if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
             warn!(
                 "{} is accessible to other users, and its permissions cannot be changed: {error}",
                 rounds.display()
             );
         }
-        let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
+        let environment = RunEnvironment { store, limits, dir: Some(own.clone()), observer, now };
         let Run { mut coordinator, mut worker } = Run::open(registry, config, environment)?;
         worker.target_file = Some(target_file);
         worker.schema = Some(schema.clone());
+        worker.clock = Some(clock::wall_time);
         coordinator.detect_silence(now);
         // After a rollback the file holds the model of another round.
         worker.write_model()?;
         let locked = |source| ServerError::Lock { path: dir.to_owned(), source };
         let serving = status::mark_serving(dir).map_err(locked)?;
-        let was_over = write_first_status(&worker, dir)?;
+        // Another command may have waited for the lock, too.
+        if runs::active(dir)? != name {
+            return Err(ServerError::Switched { name });
+        }
+        let was_over = write_first_status(&worker, &own)?;
         let status_file = worker.status_file.clone();
 
         let authority = Arc::new(Authority::open(dir)?);
@@ -141,6 +163,7 @@ impl Server {
         let failed = |source| QuicError::Listen { address: config.server.listen, source };
         let address = endpoint.local_addr().map_err(failed)?;
         info!(
+            name = %name,
             run = %coordinator.run(),
             committed = worker.conductor.run.committed,
             strategy = worker.conductor.run.method.name(),
@@ -162,13 +185,17 @@ impl Server {
             handshakes: config.server.max_handshakes_per_s,
         });
         let mut tasks = tokio::task::JoinSet::new();
+        match Control::listen(&own) {
+            Ok(control) => _ = tasks.spawn(control.serve(dir.to_owned(), name, driver.clone())),
+            Err(error) => warn!("no backups while the server runs: the control socket fails: {error}"),
+        }
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let timeouts = quic::Timeouts::default();
         let devices = DeviceConnections::default();
         let context = quic::Context {
             driver: driver.clone(),
             authority,
-            admission,
+            admission: admission.clone(),
             devices,
             downloads,
             timeouts,
@@ -181,21 +208,35 @@ impl Server {
         tasks.spawn(wait_report::run(driver.clone(), status_file));
         // A resumed round may be complete already.
         driver.with(Coordinator::handle_timeout);
-        let live = Arc::new(LiveSource::new(driver.clone()));
-        Ok(Self { endpoint, address, driver, live, worker, gone, tasks, was_over, _serving: serving })
+        let (dir, live) = (dir.to_owned(), Arc::new(LiveSource::new(driver.clone())));
+        Ok(Self {
+            endpoint,
+            address,
+            driver,
+            live,
+            worker,
+            gone,
+            tasks,
+            admission,
+            dir,
+            was_over,
+            _serving: serving,
+        })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
-    pub fn was_over(&self) -> bool {
+    pub(crate) fn was_over(&self) -> bool {
         self.was_over
     }
 
+    /// The bound address: with port 0 in the configuration, this has the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn driver(&self) -> &Driver {
-        &self.driver
+    /// For parts of the program that observe the server or change its limits.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.driver.clone(), self.admission.clone(), self.gone.subscribe(), self.dir.clone())
     }
 
     /// What happens in the run now, for pages and metrics.
@@ -214,7 +255,7 @@ impl Server {
 
     /// Resolves when the worker has ended without being told to stop. Also after the end of the run, when it still exports
     /// models.
-    pub async fn failed(&self) {
+    pub(crate) async fn failed(&self) {
         // The sender lives in `self`, so this wait cannot fail.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
@@ -247,7 +288,7 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
     let last = status::last(dir)
         .filter(|last| last["committed"].as_u64() == Some(worker.conductor.run.committed.into()));
     let scored = last.as_ref().is_some_and(|last| last["finished"] == true);
-    let over = scored && worker.conductor.run.committed >= worker.conductor.run.settings.rounds;
+    let over = scored && worker.conductor.has_trained();
     let last_round = match last {
         Some(last) => last["last_round"].clone(),
         // The server was killed before it was written.
@@ -263,6 +304,7 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
 /// How a run has ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
+    /// All rounds are committed, and the scores of the final model are collected.
     Over,
     /// It cannot go on; [`Server::stop`] says why.
     Failed,

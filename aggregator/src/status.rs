@@ -97,6 +97,19 @@ pub fn mark_serving(dir: &Path) -> io::Result<File> {
     ))
 }
 
+/// Keeps servers from starting until the file is dropped; `None` if one runs.
+pub fn hold_stopped(dir: &Path) -> io::Result<Option<File>> {
+    let file = files::private().create(true).append(true).open(dir.join(LOCK))?;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Whether a server runs in this directory.
 pub fn is_serving(dir: &Path) -> io::Result<bool> {
     let file = match File::open(dir.join(LOCK)) {

@@ -14,22 +14,24 @@ use std::{
     ops::Range,
 };
 
-use common::{Code, DeviceId, RunId, message::Ticket};
+use common::{Code, DeviceId, RunId, message::Ticket, wire::crc32};
 use serde::{Deserialize, Serialize};
 
-pub use coordinator::record::{DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader};
+pub use coordinator::record::{BestModel, DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader};
 use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod cow_file;
 mod disk;
 mod entry;
 mod error;
+mod extras;
 mod history;
 mod ledger;
 mod memory;
 mod migrate;
 mod model;
 mod payload_pool;
+mod snapshot;
 mod spool;
 mod spooled_updates;
 mod verify;
@@ -38,10 +40,13 @@ pub use disk::{DiskStore, Options};
 pub use entry::Entry;
 pub use error::StoreError;
 pub(crate) use error::is_full;
-pub use history::{FaultReason, LineFault, LineFaults, Report, ReportReader, Reports};
+pub use history::Reports;
+pub(crate) use history::{LineFaults, Report, ReportReader};
 pub use memory::MemoryStore;
-pub use spooled_updates::SpooledUpdates;
-pub use verify::{RolledBack, VerifyReport};
+pub use snapshot::{RunInSnapshot, Snapshot, SnapshotFile};
+pub(crate) use spooled_updates::SpooledUpdates;
+pub(crate) use verify::RolledBack;
+pub use verify::{KeptList, VerifyReport};
 
 /// The state of one run.
 pub trait Store: Send {
@@ -92,14 +97,25 @@ pub trait Store: Send {
     /// Closes the open round with its result, as a whole or not at all.
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;
 
+    /// Another model is the best one, without a commit: the final one, once it has its scores.
+    fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError>;
+
+    /// Rounds whose models are kept, ascending, with the checksums of their files.
+    fn kept_models(&self) -> Result<Vec<KeptModel>, StoreError>;
+
     /// The model after a round (0: the initial one), if it is still kept.
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError>;
 
     /// The report of a closed round, if the store still has it; it has the last one.
     fn report(&self, round: u32) -> Result<Option<String>, StoreError>;
 
-    /// The reports of all closed rounds, ascending, in memory. [`ReportReader`] reads one after another.
+    /// The reports of all closed rounds, ascending, in memory. `fairtier gateway history` reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
+
+    /// A view of the present state that stays the same. `None` for stores that keep nothing on disk.
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// What identifies a model and its tiers.
@@ -113,17 +129,35 @@ pub struct ModelFingerprint {
     pub tiers: Vec<u64>,
 }
 
+/// What is stored once, when a run begins.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
+    /// Drawn at random. Tickets of another run are refused.
     pub run: RunId,
+    /// Loading fails with [`StoreError::OtherModel`] if the configuration now describes another model.
     pub model: ModelFingerprint,
     /// The configuration at the start of the run, for users and for checks on restart.
     pub config: String,
 }
 
+/// A model that the store keeps.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptModel {
+    /// The round that it is the result of; 0 is the initial model.
+    pub round: u32,
+    /// Of its parameters as little-endian `f32`.
+    pub crc: u32,
+}
+
+/// The checksum that tells models of one structure apart.
+pub fn weights_digest(parameters: &[f32]) -> u32 {
+    crc32(&model::encode(parameters))
+}
+
 /// An update to be stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
+    /// Its name, sender and scalars.
     pub header: UpdateHeader,
     /// As received, encoded.
     pub payload: &'a [u8],
@@ -132,26 +166,37 @@ pub struct UpdateRecord<'a> {
 /// The result of [`Store::put`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PutOutcome {
+    /// Stored; durable after [`Store::settle`].
     New,
     /// The round already has an update of this device; this one was not stored.
     Duplicate,
 }
 
 /// The result of a round.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Default)]
 pub struct Commit<'a> {
+    /// The open round; any other one is refused.
     pub round: u32,
+    /// The model after the round, whole.
     pub parameters: &'a [f32],
+    /// Bytes of strategy and guard, which the next round starts with.
     pub strategy_state: &'a [u8],
     /// JSON.
     pub report: &'a str,
     /// Number of devices whose last update is kept after the round, the latest first.
     pub history: usize,
+    /// The best model so far, which stays kept. It may be that of the round before, not this round's.
+    pub best: Option<&'a BestModel>,
+    /// The configuration of the round as TOML, if it is not that of the round before.
+    pub config: Option<&'a str>,
+    /// The round of an older model that is not dropped with this commit, if it is still kept.
+    pub spared: Option<u32>,
 }
 
 /// The stored state of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedRun {
+    /// As [`Store::begin_run`] was given it.
     pub run: RunRecord,
     /// The round that is open, or the one to open next.
     pub next_round: u32,
@@ -159,15 +204,24 @@ pub struct SavedRun {
     pub attempt: u16,
     /// The model before that round.
     pub parameters: Vec<f32>,
+    /// Of the last commit; empty before the first one and after a rollback.
     pub strategy_state: Vec<u8>,
     /// In DeviceId order.
     pub devices: Vec<DeviceRecord>,
+    /// The round that was open, with its stored updates.
     pub open: Option<OpenRound>,
+    /// The best model so far.
+    pub best: Option<BestModel>,
+    /// The configuration of the last committed round, if it is known.
+    pub config: Option<String>,
+    /// [`weights_digest`] of the parameters that the run began with, if it is known.
+    pub weights: Option<u32>,
 }
 
 /// A round that was interrupted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
+    /// Its last exchange, as devices were told.
     pub record: RoundRecord,
     /// Of the exchange that is open, in DeviceId order.
     pub updates: Vec<Entry>,
@@ -231,7 +285,7 @@ impl ModelFingerprint {
 
 impl StoreError {
     /// The code that a peer is sent.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         match self {
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::WrongRound { .. } => Code::WrongRound,

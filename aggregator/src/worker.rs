@@ -2,7 +2,7 @@
 //! commit.
 //!
 //! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Driver`] the worker has a thread
-//! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
+//! of its own (`RoundWorker::run`), so that a slow disk holds up no connection. A simulation calls it directly.
 
 use std::{
     path::PathBuf,
@@ -27,10 +27,13 @@ use coordinator::{
     Action, Coordinator, StoredUpdate,
     announcement::Announcement,
     conductor::{Committed, Conductor, Next},
+    exchange::ClosedExchange,
     published::Published,
     report::RoundReport,
+    wall::WallTime,
 };
 
+mod config_log;
 mod deliveries;
 mod error;
 mod files;
@@ -38,11 +41,12 @@ mod probe;
 mod target_file;
 mod updates;
 
-pub use deliveries::StoredDeliveries;
+pub use config_log::ConfigLog;
+use deliveries::StoredDeliveries;
 pub use error::WorkerError;
 use files::RoundFiles;
 pub use probe::{ProbeError, ProbeSamples};
-pub use target_file::TargetFile;
+pub(crate) use target_file::TargetFile;
 pub use updates::UpdateOutcome;
 
 /// Updates that are made durable together: at most this many, for at most this long.
@@ -54,14 +58,23 @@ const FILES_EVERY: Duration = Duration::from_millis(250);
 /// The result of an action, for the Coordinator; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
+    /// The exchange is stored; devices may be told.
     Opened(Announcement),
+    /// One outcome for each update of the group that was settled.
     Stored(Vec<UpdateOutcome>),
     /// What each tier is sent from now on; the commit may still be due.
-    Committed(Vec<Published>),
+    Committed {
+        published: Vec<Published>,
+        /// No more rounds of training follow, although there would be more.
+        ends_early: bool,
+    },
+    /// The model of one tier, for devices that ask for it.
     Onnx {
+        /// Whose slice it is.
         tier: Tier,
         /// Of the model.
         round: u32,
+        /// The bytes of an ONNX file.
         file: Vec<u8>,
     },
     /// The run is over; for the driver.
@@ -71,8 +84,11 @@ pub enum Reply {
 /// Called with the report of every round.
 pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
 
+/// Carries out the actions of a Coordinator on a store. It is the only writer of that store.
 pub struct RoundWorker {
+    /// Only tests replace it, to simulate a crash.
     pub store: Box<dyn Store>,
+    /// Decides about the next exchange; holds the model and the strategy's state.
     pub conductor: Conductor,
     /// The open round, if the store does not have it or its present exchange yet.
     unrecorded: Option<RoundRecord>,
@@ -82,24 +98,32 @@ pub struct RoundWorker {
     /// Where `status.json` and `model.onnx` go.
     dir: Option<PathBuf>,
     /// Also written by the server.
-    pub status_file: Option<Arc<StatusFile>>,
+    pub(crate) status_file: Option<Arc<StatusFile>>,
     /// The state of the run that `status.json` does not have yet.
     status: Option<Map<String, Value>>,
     /// When the files were written last.
     written: Option<Instant>,
     observer: Option<Observer>,
     /// The configuration that a running server follows.
-    pub target_file: Option<TargetFile>,
+    pub(crate) target_file: Option<TargetFile>,
     /// What the columns of samples mean, for the files of models.
-    pub schema: Option<Arc<FleetSchema>>,
+    pub(crate) schema: Option<Arc<FleetSchema>>,
+    /// Tells the time of day for reports. A simulation has none.
+    pub clock: Option<fn() -> WallTime>,
+    /// The configuration of rounds.
+    pub config_log: ConfigLog,
 }
 
 /// A combined round that the store does not have yet.
 #[derive(Clone, Debug)]
 struct PendingCommit {
     report: RoundReport,
-    /// Of the strategy and the guard.
+    /// Of the strategy, the guard and the watch for divergence.
     state: Vec<u8>,
+    /// The configuration, if it must be recorded.
+    config: Option<String>,
+    /// The round of an older model that is not dropped.
+    spared: Option<u32>,
 }
 
 impl std::fmt::Debug for RoundWorker {
@@ -110,7 +134,7 @@ impl std::fmt::Debug for RoundWorker {
 
 impl RoundWorker {
     /// `record` says whether every round is written as a round file.
-    pub fn new(
+    pub(crate) fn new(
         store: Box<dyn Store>,
         conductor: Conductor,
         record: bool,
@@ -130,11 +154,13 @@ impl RoundWorker {
             observer,
             target_file: None,
             schema: None,
+            clock: None,
+            config_log: ConfigLog::default(),
         }
     }
 
     /// The exchange that was open when the gateway stopped, formed again.
-    pub fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
+    pub(crate) fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
         let reopened = self.conductor.reopen(&open.record, &mut StoredDeliveries(&mut *self.store))?;
         self.unrecorded = reopened.changed;
         Ok(reopened.announcement)
@@ -151,11 +177,17 @@ impl RoundWorker {
     }
 
     /// Works until told to stop. An error means that the run cannot go on.
-    pub fn run(mut self, jobs: &Receiver<Job>, driver: &Driver) -> Result<(), WorkerError> {
+    pub(crate) fn run(mut self, jobs: &Receiver<Job>, driver: &Driver) -> Result<(), WorkerError> {
         let mut next = None;
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {
                 Job::Stop => break,
+                Job::Snapshot(reply) => {
+                    self.record()?;
+                    // A backup that was given up has no receiver.
+                    let _ = reply.send(self.store.snapshot());
+                }
+                Job::Adopt(conduct) => self.conductor.run.settings.adopt(conduct),
                 Job::Execute(Action::Store(update)) => {
                     self.record()?;
                     let (reply, left) = self.store_group(update, jobs, driver)?;
@@ -206,7 +238,12 @@ impl RoundWorker {
                     coordinator.handle_stored(&device, ticket, stored, now);
                 }
             }
-            Reply::Committed(published) => coordinator.handle_committed(published, now),
+            Reply::Committed { published, ends_early } => {
+                if ends_early {
+                    coordinator.end_training();
+                }
+                coordinator.handle_committed(published, now);
+            }
             Reply::Onnx { tier, round, file } => coordinator.handle_onnx(tier, round, file.into()),
             Reply::Finished => {}
         }
@@ -235,16 +272,26 @@ impl RoundWorker {
 
     /// Makes the result of the last round durable, then publishes it.
     fn commit(&mut self) -> Result<(), WorkerError> {
-        let Some(PendingCommit { report, state }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingCommit { report, state, config, spared }) = self.pending.take() else {
+            return Ok(());
+        };
         self.store.commit_round(&Commit {
             round: report.round,
             parameters: &self.conductor.run.parameters,
             strategy_state: &state,
             report: &serde_json::to_string(&report)?,
             history: self.conductor.run.method.needs().history,
+            best: report.best.as_ref(),
+            config: config.as_deref(),
+            spared,
         })?;
+        self.config_log.note_committed();
         self.publish(&report);
         Ok(())
+    }
+
+    fn time(&self) -> Option<WallTime> {
+        self.clock.map(|clock| clock())
     }
 
     /// Carries out the conductor's decision.
@@ -257,17 +304,35 @@ impl RoundWorker {
                 }
                 Ok(Reply::Opened(announcement))
             }
-            Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
+            Next::Commit(committed) => {
+                let Committed {
+                    mut report,
+                    state,
+                    published,
+                    unopened,
+                    ends_early,
+                    durable_first,
+                    spared,
+                    diverged,
+                } = committed;
                 if let Some(record) = unopened {
                     // A round must be open before it can be committed, and the one before it closed.
                     self.commit()?;
                     self.store.open_round(&record)?;
                 }
-                self.pending = Some(PendingCommit { report, state });
+                report.strategy = Some(self.conductor.run.method.name().to_owned());
+                report.changes = self.config_log.changes();
+                let config = self.config_log.text();
+                let (round, model_of) = (report.round, report.model_of);
+                self.pending = Some(PendingCommit { report, state, config, spared });
                 if durable_first {
                     self.commit()?;
                 }
-                Ok(Reply::Committed(published))
+                if let Some(why) = diverged {
+                    self.write_files()?;
+                    return Err(WorkerError::Diverged { round, model_of, why });
+                }
+                Ok(Reply::Committed { published, ends_early })
             }
         }
     }
@@ -288,11 +353,13 @@ impl RoundWorker {
             }
             Action::OpenRound { round, selected, wanted } => {
                 self.follow_target(round);
+                let began = self.time();
                 let Self { conductor, store, round_files, .. } = self;
                 let next = conductor.open(
                     round,
                     selected,
                     wanted,
+                    began,
                     &mut StoredDeliveries(&mut **store),
                     round_files,
                 )?;
@@ -303,14 +370,25 @@ impl RoundWorker {
                 Some(self.settle(vec![outcome])?)
             }
             Action::Close(closed) => {
+                let closed = ClosedExchange { at: self.time(), ..closed };
                 let Self { conductor, store, round_files, .. } = self;
                 let next = conductor.close(closed, &mut StoredDeliveries(&mut **store), round_files)?;
                 Some(self.follow(next)?)
             }
             Action::Finish(closed) => {
-                let report = self.conductor.final_report(closed);
+                let before = self.conductor.run.best.as_ref().map(|best| best.round);
+                let mut report = self.conductor.final_report(ClosedExchange { at: self.time(), ..closed });
+                report.strategy = Some(self.conductor.run.method.name().to_owned());
+                if let Some(best) = report.best.as_ref().filter(|best| Some(best.round) != before) {
+                    self.store.set_best(best)?;
+                }
                 let mean = |summary: &Summary| (summary.count > 0).then_some(summary.mean);
-                info!(loss = mean(&report.loss), accuracy = mean(&report.accuracy), "run is over");
+                let best = report.best.as_ref().map(|best| best.round);
+                let (loss, accuracy) = (mean(&report.loss), mean(&report.accuracy));
+                match &report.stopped {
+                    Some(why) => info!(loss, accuracy, best, "run is over, {why}"),
+                    None => info!(loss, accuracy, best, "run is over"),
+                }
                 self.publish(&report);
                 self.write_files()?;
                 Some(Reply::Finished)

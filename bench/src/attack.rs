@@ -39,9 +39,11 @@ mod wisdm;
 pub use change::PairedChange;
 pub use row::{Attack, GuardRow, Honest};
 pub use run::FleetFigures;
-pub use table::table;
+pub(crate) use table::table;
 
+/// Why rows cannot be measured.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum AttackError {
     #[error("the data: {0}")]
@@ -77,22 +79,29 @@ pub enum AttackData {
 /// Options of `fairtier bench attack`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttackOptions {
+    /// What devices hold; the digits by default.
     pub data: AttackData,
+    /// Devices of each fleet, at least 4; 20 by default.
     pub devices: usize,
     /// Widths of the tiers, widest first; devices are dealt to them in turn.
     pub tiers: Vec<f64>,
+    /// Rounds of each run; 100 by default.
     pub rounds: u32,
-    /// Name of the strategy and its parameters as a TOML table. An empty string keeps what `init` writes.
+    /// Name of the strategy. An empty string keeps the one that `init` writes.
     pub strategy: String,
+    /// Parameters of the strategy as the inside of a TOML table, as in `q = 2`.
     pub params: String,
     /// Share of the devices asked in a round.
     pub participation: f64,
     /// Guards that are compared: a name and its `[guard]`.
     pub guards: Vec<(String, String)>,
+    /// Rows of the result; [`GuardRow::all`] by default.
     pub rows: Vec<GuardRow>,
     /// Seed of the first run.
     pub seed: u64,
+    /// Number of seeds, one after another; 5 by default. One seed gives no interval.
     pub seeds: u64,
+    /// Runs at the same time; 2 by default. The result does not depend on it.
     pub threads: usize,
 }
 
@@ -127,6 +136,7 @@ const PROBE: &str = "probe";
 /// One row, under every guard.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GuardRowResult {
+    /// The fleet that the cells are about.
     #[serde(flatten)]
     pub row: GuardRow,
     /// One cell per guard, in the order of the options.
@@ -136,6 +146,7 @@ pub struct GuardRowResult {
 /// A row under one guard.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GuardCell {
+    /// Its name in [`AttackOptions::guards`].
     pub guard: String,
     /// Mean loss, relative to the reference.
     pub loss: PairedChange,
@@ -147,9 +158,12 @@ pub struct GuardCell {
     pub mean: FleetFigures,
 }
 
+/// What [`run`] has measured; `fairtier bench attack --format json` prints it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttackResult {
+    /// As given, so that a result can be measured again.
     pub options: AttackOptions,
+    /// In the order of the options.
     pub rows: Vec<GuardRowResult>,
 }
 

@@ -5,9 +5,9 @@ use clap::{Subcommand, ValueEnum};
 use common::output::print;
 use strategies::Registry;
 
-pub mod attack;
+mod attack;
 #[expect(clippy::print_stdout, reason = "`bench load` reads the lines that `bench bare` prints")]
-pub mod load;
+mod load;
 
 /// `fairtier bench`.
 #[derive(Subcommand, Debug)]
@@ -18,17 +18,19 @@ pub enum Bench {
     /// Measures what the guard costs honest devices and how much damage it prevents
     #[command(after_help = attack::EXAMPLES)]
     Attack(Box<attack::AttackArgs>),
+    /// Serves bare streams, as `bench load --reference` starts it
     #[command(hide = true)]
     Bare(load::BareArgs),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     Table,
     Json,
 }
 
 impl Bench {
+    /// Measures, then prints a table or JSON. With `--check` it fails if a bar is missed.
     pub fn run(&self, registry: &Registry) -> Result<()> {
         let text = match self {
             Self::Load(args) => load::run(args)?,

@@ -1,4 +1,4 @@
-//! Measures FairTier: [`load`] loads a real gateway with many connections and compares it with bare QUIC streams;
+//! Measures FairTier. `fairtier bench load` loads a real gateway with many connections and compares it with bare QUIC streams.
 //! [`attack`] measures what the guard costs honest devices and how much damage it prevents.
 //!
 //! A fifth of the devices reports a million times its losses, without the guard and with it:
@@ -20,8 +20,9 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![deny(clippy::print_stdout)]
 
 pub mod attack;
 pub mod cli;
-pub mod load;
+mod load;

@@ -96,6 +96,7 @@ codes! {
     StoreFailed = 53, "store cannot be written";
     NonFiniteResult = 54, "the combined model is not finite; the old one was kept";
     EmptyRound = 55, "no device took part in the round";
+    Diverged = 56, "training diverges: losses are not finite, or many times the first ones";
 }
 
 impl Code {

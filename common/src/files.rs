@@ -96,6 +96,17 @@ impl AtomicFile {
     }
 }
 
+/// For a file that is written in parts; `commit("")` puts it into its place.
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         // After the rename there is no temporary file.

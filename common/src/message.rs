@@ -34,7 +34,7 @@ use crate::{
     small::only_with,
     tier::{Budget, Tier},
     time::Duration,
-    version::VALIDATION_SINCE,
+    version::{ERRORS_SINCE, VALIDATION_SINCE},
     wire::{self, WireError},
 };
 
@@ -130,7 +130,10 @@ impl ToAggregator {
     pub fn for_version(mut self, version: u8) -> Option<Self> {
         match &mut self {
             Self::Refusal(refusal) => refusal.code = refusal.code.for_version(version),
-            Self::Offer(offer) if version < VALIDATION_SINCE => offer.scalars.validation = None,
+            Self::Offer(Offer { scalars, .. }) if version < ERRORS_SINCE => {
+                scalars.errors = None;
+                scalars.validation = scalars.validation.filter(|_| version >= VALIDATION_SINCE);
+            }
             _ => {}
         }
         (self.since() <= version).then_some(self)
@@ -139,6 +142,11 @@ impl ToAggregator {
     /// Writes a control frame with the fields that belong into the tail, and returns its length.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, WireError> {
         match self {
+            Self::Offer(Offer { scalars: Scalars { validation, errors: errors @ Some(_), .. }, .. })
+                if FULL =>
+            {
+                wire::encode_control(&(self, validation, errors), out)
+            }
             Self::Offer(Offer { scalars: Scalars { validation: validation @ Some(_), .. }, .. }) if FULL => {
                 wire::encode_control(&(self, validation), out)
             }
@@ -148,9 +156,12 @@ impl ToAggregator {
 
     /// Takes fields from the tail of a message of this version.
     pub fn read_tail(&mut self, tail: &[u8], version: u8) {
-        if let Self::Offer(offer) = self {
+        if let Self::Offer(Offer { scalars, .. }) = self {
             let sent = if version < VALIDATION_SINCE { None } else { wire::tail::<Option<Validation>>(tail) };
-            offer.scalars.validation = sent.flatten();
+            scalars.validation = sent.flatten();
+            let both = if version < ERRORS_SINCE { None } else { wire::tail(tail) };
+            let (_, errors): (Option<Validation>, Option<Errors>) = both.unwrap_or_default();
+            scalars.errors = errors;
         }
     }
 }
@@ -382,7 +393,7 @@ pub struct Progress {
 }
 
 /// The answer of a device: scalars now, the update as a transfer. Its tail from version 6 on, if there is one:
-/// [`Scalars::validation`].
+/// [`Scalars::validation`]. From version 8 on [`Scalars::errors`] may follow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Offer {
     /// Of the assignment.
@@ -423,6 +434,9 @@ pub struct Scalars {
     /// The received model on samples that the device does not train on. It travels in the tail of an [`Offer`].
     #[serde(skip)]
     pub validation: Option<Validation>,
+    /// Of the received model on the device's own test samples, if it predicts numbers. It travels in the tail of an [`Offer`].
+    #[serde(skip)]
+    pub errors: Option<Errors>,
 }
 
 /// Loss of a model on validation samples. Empty on a board without feature `full`, which has no stack to spare for it.
@@ -447,6 +461,24 @@ impl Validation {
             error,
         }
     }
+}
+
+/// How far predicted numbers lie from the true ones, over all targets of [`Scalars::test`]. Empty on a board without feature
+/// `full`.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Errors {
+    /// Mean absolute error, in the unit of the targets before scaling.
+    #[cfg(feature = "full")]
+    pub absolute: f64,
+    /// Mean squared error of scaled targets, without the cap of a loss.
+    #[cfg(feature = "full")]
+    pub squared: f64,
+    /// Mean of the scaled targets.
+    #[cfg(feature = "full")]
+    pub mean: f64,
+    /// Variance of the scaled targets, with divisor N.
+    #[cfg(feature = "full")]
+    pub variance: f64,
 }
 
 /// Result of an evaluation.

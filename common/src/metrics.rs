@@ -5,6 +5,7 @@
 //! | [`Summary`] | one number per device, a loss or an accuracy | mean, variance, worst and best, angle, .. |
 //! | [`TierSplit`] | the same, tier by tier | variance inside and between tiers |
 //! | [`Gaps`] | how far each device is from what it reaches alone | largest, variance, agent awareness |
+//! | [`ErrorSums`] | predicted numbers of several devices | mean absolute error, R2 |
 //! | [`GroupFairness`] | predictions by label and attribute | demographic parity, equal opportunity, .. |
 //! | [`WeightFigures`] | how much each device counts | entropy, distance to data weights, effective number |
 //! | [`Spread`] | one number per run | mean and deviation over seeds |
@@ -14,11 +15,13 @@
 
 use libm::{acos, ceil, log, sqrt};
 
+mod errors;
 mod gaps;
 mod groups;
 mod spread;
 mod weights;
 
+pub use errors::ErrorSums;
 pub use gaps::Gaps;
 pub use groups::{Disparity, GroupFairness};
 pub use spread::Spread;

@@ -38,7 +38,7 @@ pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
 pub use arrange::{Arrange, Gate};
 pub use check::PlanError;
 pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
-pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Window};
+pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Standardize, Window};
 pub use recurrent::{Recurrent, RecurrentKind};
 
 /// Nodes that a device stores by default.
@@ -120,7 +120,47 @@ pub enum Loss {
     Squared,
 }
 
+/// What a model predicts.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum TaskKind {
+    /// One of several classes.
+    Classification,
+    /// Yes or no, from one logit for each target.
+    Binary,
+    /// Numbers.
+    Regression,
+    /// One of several classes for every token of a sample.
+    PerToken,
+}
+
+impl TaskKind {
+    /// The word in configurations and texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Classification => "classification",
+            Self::Binary => "binary",
+            Self::Regression => "regression",
+            Self::PerToken => "per-token",
+        }
+    }
+
+    /// Whether a prediction is right or wrong, so that there is an accuracy.
+    pub const fn has_accuracy(self) -> bool {
+        !matches!(self, Self::Regression)
+    }
+}
+
 impl PlanInfo {
+    /// What the model predicts.
+    pub fn task(&self) -> TaskKind {
+        match self.loss {
+            Loss::Softmax { .. } if self.targets() > 1 => TaskKind::PerToken,
+            Loss::Softmax { .. } => TaskKind::Classification,
+            Loss::Sigmoid => TaskKind::Binary,
+            Loss::Squared => TaskKind::Regression,
+        }
+    }
+
     /// RAM the arena takes.
     pub fn arena_bytes(&self) -> u64 {
         u64::from(self.arena) * 4

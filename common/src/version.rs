@@ -14,10 +14,13 @@
 use serde::{Deserialize, Serialize};
 
 /// The newest protocol of this program. Raised whenever a message changes, or a Plan has new operations.
-pub const PROTOCOL_VERSION: u8 = 7;
+pub const PROTOCOL_VERSION: u8 = 8;
 
 /// The first protocol in which devices report a validation loss.
 pub const VALIDATION_SINCE: u8 = 6;
+
+/// The first protocol in which devices report the errors of predicted numbers.
+pub const ERRORS_SINCE: u8 = 8;
 
 /// A range of protocol versions, both ends included.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,7 +64,7 @@ mod tests {
             (range(4, 5), range(4, 4), Some(4)),
             (range(4, 5), range(5, 9), Some(5)),
             (Versions::OURS, range(4, 5), Some(5)),
-            (Versions::OURS, range(4, 9), Some(7)),
+            (Versions::OURS, range(4, 9), Some(8)),
             (range(5, 6), range(4, 4), None),
             (range(7, 8), range(4, 5), None),
             // An inverted range contains nothing.

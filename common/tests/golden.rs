@@ -8,12 +8,13 @@ use fairtier_common::{
     Budget, Code, Codec, Duration, RunId, Tier, TransferId,
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
-        Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
-        Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
+        Ack, Alone, Assignment, Blob, DataSummary, Errors, Fetch, Hello, Offer, PlanPart, Progress, Receipt,
+        Refusal, Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
-        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Window,
+        Node, Op, Operand, PRelu, Pass, PlanInfo, Recurrent, RecurrentKind, Segments, Spread, Standardize,
+        Window,
     },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
@@ -221,8 +222,8 @@ fn lines<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     text
 }
 
-/// Parts of Plans with the operations of version 7.
-fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
+/// Parts of Plans with the operations that came after version 6.
+fn operations() -> Vec<(&'static str, ToDevice)> {
     let operand = Operand { at: 100, grad: Some(Grad { at: 200, add: false }) };
     let node = |op| Node {
         op,
@@ -251,6 +252,9 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
     let recurrent = |kind, bias| {
         let (steps, inputs, units) = (5, 3, 2);
         node(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight: 0, recurrent: 24, bias }))
+    };
+    let standardize = |instances, scale| {
+        node(Op::Standardize(Standardize { instances, channels: 48 / instances, epsilon: 1e-5, scale }))
     };
     use Activation as A;
     vec![
@@ -304,14 +308,19 @@ fn operations_of_7() -> Vec<(&'static str, ToDevice)> {
                 with_second(Op::Gate(Gate { channels: 48, inner: 1 })),
             ]),
         ),
+        (
+            "PlanPart.standardize",
+            part([standardize(1, None), standardize(3, None), standardize(1, Some(300))]),
+        ),
     ]
 }
 
 #[test]
-fn operations_of_version_7_are_marked() {
-    for (name, message) in operations_of_7() {
+fn operations_are_marked_with_their_version() {
+    for (name, message) in operations() {
         let ToDevice::PlanPart(part) = message else { panic!("{name}") };
-        assert!(part.nodes.iter().all(|node| node.op.since() == 7), "{name}");
+        let since = if name == "PlanPart.standardize" { 8 } else { 7 };
+        assert!(part.nodes.iter().all(|node| node.op.since() == since), "{name}");
     }
     for (_, message) in to_device() {
         if let ToDevice::PlanPart(part) = message {
@@ -339,6 +348,8 @@ fn tails() -> String {
     writeln!(text, "ToDevice.Assignment.validate {}", hex(&frame[..len])).unwrap();
     let len = validated("Offer.full").encode(&mut frame).unwrap();
     writeln!(text, "ToAggregator.Offer.validation {}", hex(&frame[..len])).unwrap();
+    let len = with_errors(validated("Offer.full")).encode(&mut frame).unwrap();
+    writeln!(text, "ToAggregator.Offer.errors {}", hex(&frame[..len])).unwrap();
     text
 }
 
@@ -356,6 +367,13 @@ fn validated(name: &str) -> ToAggregator {
     let (_, mut message) = to_aggregator().into_iter().find(|(known, _)| *known == name).unwrap();
     let ToAggregator::Offer(offer) = &mut message else { panic!("{name}") };
     offer.scalars.validation = Some(Validation { loss: 0.75, error: 0.015625 });
+    message
+}
+
+/// The Offer of a device that predicts numbers.
+fn with_errors(mut message: ToAggregator) -> ToAggregator {
+    let ToAggregator::Offer(offer) = &mut message else { panic!("no offer") };
+    offer.scalars.errors = Some(Errors { absolute: 12.5, squared: 0.25, mean: -0.5, variance: 1.5 });
     message
 }
 
@@ -401,6 +419,31 @@ fn validation_travels_in_tails_from_version_6_on() {
 }
 
 #[test]
+fn errors_travel_in_the_tail_from_version_8_on() {
+    let (_, plain) = to_aggregator().into_iter().find(|(name, _)| *name == "Offer").unwrap();
+    for message in [with_errors(plain), with_errors(validated("Offer"))] {
+        let sent = body(|out| message.encode(out));
+        for version in 4..=PROTOCOL_VERSION {
+            let then = message.clone().for_version(version).unwrap();
+            let ToAggregator::Offer(Offer { scalars, .. }) = &then else { panic!("no offer") };
+            assert_eq!(scalars.errors.is_some(), version >= 8, "{version}");
+            let (mut read, tail) = wire::control::<ToAggregator>(&sent).unwrap();
+            read.read_tail(tail, version);
+            assert_eq!(read, then, "{version}");
+            let (mut read, tail) = body_and_tail(&then);
+            read.read_tail(&tail, version);
+            assert_eq!(read, then, "{version}");
+        }
+    }
+}
+
+fn body_and_tail(message: &ToAggregator) -> (ToAggregator, Vec<u8>) {
+    let body = body(|out| message.encode(out));
+    let (message, tail) = wire::control::<ToAggregator>(&body).unwrap();
+    (message, tail.to_vec())
+}
+
+#[test]
 fn unknown_fields_of_a_tail_are_ignored() {
     let hello = &to_aggregator()[0].1;
     let mut frame = [0; MAX_CONTROL];
@@ -431,7 +474,7 @@ fn every_frame_has_its_golden_bytes() {
         lines("ToAggregator", &to_aggregator()),
         lines("ToDevice", &to_device()),
         tails(),
-        lines("ToDevice", &operations_of_7()),
+        lines("ToDevice", &operations()),
         hex(&chunk[..len])
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/frames.txt");

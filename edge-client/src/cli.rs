@@ -20,7 +20,12 @@ use crate::{
 };
 use anyhow::{Context, Result, anyhow};
 use clap::{Subcommand, ValueEnum};
-use common::{DeviceId, message::Score, output::print};
+use common::{
+    DeviceId,
+    message::{Errors, Score},
+    metrics::ErrorSums,
+    output::print,
+};
 
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
@@ -286,15 +291,26 @@ fn device_name(args: &RunArgs) -> Result<DeviceId> {
 fn report(event: &Event) {
     if let Event::Answered { round, scalars, refused: None } = event {
         let score = |name: &str, score: Option<Score>| {
-            score.map_or(String::new(), |score| {
-                format!(", {name} loss {:.4}, accuracy {:.4}", score.loss, score.accuracy())
+            score.map_or(String::new(), |score| match scalars.errors {
+                Some(_) => format!(", {name} loss {:.4}", score.loss),
+                None => format!(", {name} loss {:.4}, accuracy {:.4}", score.loss, score.accuracy()),
             })
         };
+        let errors = scalars.errors.map_or(String::new(), |errors| {
+            let Errors { absolute, squared, mean, variance } = errors;
+            let mut sums = ErrorSums::default();
+            sums.add(1.0, absolute, squared, (mean, variance));
+            let r2 = sums.r2().map_or("-".to_owned(), |r2| format!("{r2:.4}"));
+            format!(", MAE {absolute:.4}, R2 {r2}")
+        });
         let (test, personal) = (score("test", scalars.test), score("personal", scalars.personal));
         let gap = scalars.gap.map_or(String::new(), |gap| format!(", gap {gap:+.4}"));
         let validation =
             scalars.validation.map_or(String::new(), |found| format!(", validation loss {:.4}", found.loss));
-        tracing::info!("round {round}: loss {:.4}{test}{validation}{personal}{gap}", scalars.loss_before);
+        tracing::info!(
+            "round {round}: loss {:.4}{test}{errors}{validation}{personal}{gap}",
+            scalars.loss_before
+        );
     }
 }
 

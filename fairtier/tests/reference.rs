@@ -17,6 +17,11 @@ fn the_reference_is_up_to_date() {
 }
 
 #[test]
+fn the_schema_of_the_configuration_is_up_to_date() {
+    compare("docs/fairtier.schema.json", &["gateway", "schema"]);
+}
+
+#[test]
 fn troubleshooting_is_up_to_date() {
     compare("docs/troubleshooting.md", &["reference", "--page", "troubleshooting"]);
 }

@@ -148,6 +148,7 @@ fn history_is_one_line_per_round() {
                 selected: vec![],
                 wanted: vec![],
                 exchanges: vec![],
+                began: None,
             })
             .expect("a round");
         let report = json!({
@@ -155,7 +156,14 @@ fn history_is_one_line_per_round() {
             "loss": { "mean": 1.25, "variance": 0.5 }, "loss_by_tier": [{ "count": 1, "mean": 1.25 }],
         })
         .to_string();
-        let commit = Commit { round, parameters: &[0.0], strategy_state: &[], report: &report, history: 0 };
+        let commit = Commit {
+            round,
+            parameters: &[0.0],
+            strategy_state: &[],
+            report: &report,
+            history: 0,
+            ..Commit::default()
+        };
         store.commit_round(&commit).expect("a commit");
     }
     drop(store);

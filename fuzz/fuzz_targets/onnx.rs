@@ -48,4 +48,11 @@ fuzz_target!(|data: &[u8]| {
     let Ok((graph, parameters)) = Graph::from_onnx(&file) else { return };
     let _ = compile(&graph, graph.full(), &PlanOptions::train(4));
     let _ = onnx::export(&graph, &parameters, &onnx::ExportOptions::default());
+    // A tier's slice of it.
+    let Ok(mask) = graph.full().at_rate(0.5) else { return };
+    let (Ok(slice), Ok(packed)) = (graph.slice(&mask), graph.gather(&mask, &parameters)) else { return };
+    let _ = compile(&graph, &mask, &PlanOptions::train(4));
+    let file = onnx::export(&slice, &packed, &onnx::ExportOptions::default()).expect("a slice can be exported");
+    let (again, same) = Graph::from_onnx(&file).expect("an exported slice can be read");
+    assert_eq!((again.layout().len(), same.len()), (slice.layout().len(), packed.len()));
 });

@@ -63,7 +63,7 @@ impl ParamId {
 pub struct Graph {
     name: String,
     input: Input,
-    output: Output,
+    pub(crate) output: Output,
     nodes: Vec<Node>,
     params: Vec<Param>,
     /// Parallel to `params`, because a [`Layout`] borrows them as one slice.

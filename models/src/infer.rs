@@ -6,10 +6,15 @@
 
 use std::sync::Arc;
 
-use common::{message::Score, plan::Loss};
+use common::{
+    message::Score,
+    plan::{Activation, Loss},
+};
 use tract_onnx::prelude::*;
 
 use crate::{
+    Graph,
+    graph::Op,
     onnx::{ImportError, import},
     plan::default_loss,
 };
@@ -46,6 +51,10 @@ pub enum InferError {
     Import(#[from] ImportError),
     #[error("tract refuses the model: {0:#}")]
     Tract(TractError),
+    #[error(
+        "tract leaves out the factor alpha of Celu, which is {alpha} in node '{node}'; it is no reference for this model, use the built-in forward pass"
+    )]
+    Celu { node: String, alpha: f32 },
     #[error("{got} numbers are not a multiple of the {sample} numbers per sample")]
     Inputs { sample: usize, got: usize },
     #[error("{samples} samples, but {labels} labels")]
@@ -65,6 +74,7 @@ impl TractModel {
     pub fn load(bytes: &[u8]) -> Result<Self, InferError> {
         let import = import(bytes)?;
         let graph = &import.graph;
+        computed_right(graph)?;
         let input: Vec<usize> = graph.input().shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         let mut model = tract_onnx::onnx().model_for_read(&mut &bytes[..])?;
         // tract needs the batch size of a recurrent layer's state.
@@ -161,6 +171,18 @@ impl TractModel {
         logits.extend(values.iter().flatten().copied().take(rows * self.outputs));
         Ok(())
     }
+}
+
+/// Refuses what tract 0.23 computes wrongly without a word.
+fn computed_right(graph: &Graph) -> Result<(), InferError> {
+    for node in graph.nodes() {
+        if let Op::Activate(Activation::Celu { alpha }) = node.op
+            && alpha != 1.0
+        {
+            return Err(InferError::Celu { node: node.name.clone(), alpha });
+        }
+    }
+    Ok(())
 }
 
 /// `ln(sum(exp(x)))` without overflow.

@@ -50,6 +50,7 @@ pub mod graph;
 pub mod infer;
 pub mod onnx;
 pub mod plan;
+pub mod task;
 pub mod tiers;
 pub mod zoo;
 

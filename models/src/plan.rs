@@ -270,7 +270,8 @@ fn segments(params: u64, trained: u64, stats: u64, options: &PlanOptions) -> (Se
     (Segments { stats: stats_at, ..segments }, end + stats)
 }
 
-fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
+/// Sizes of the last axis of the output, and of the whole output.
+pub(crate) fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
     let shape = graph.shape(graph.output().value);
     let last = shape.dims.last().map_or(1, |dim| dim.size(mask));
     (last as u32, len(shape, mask) as u32)

@@ -5,6 +5,11 @@ use crate::{
     scale::{Scale, label},
 };
 
+/// Width of a digit of a tick, as large as a narrow page shows it.
+const DIGIT: f64 = 10.0;
+/// Room at the right of every frame.
+const MARGIN: f64 = 10.0;
+
 /// The rectangle between the axes, in the plot's own units.
 #[derive(Copy, Clone, Debug)]
 pub struct Frame {
@@ -60,9 +65,13 @@ impl Frame {
     pub fn columns(&self, scale: &Scale, ticks: &[f64]) -> Element {
         let tick = |&value: &f64| {
             let x = scale.at(value);
+            let name = label(value);
+            // A number at the right end stays inside the picture.
+            let beyond = x + name.len() as f64 * DIGIT / 2.0 > self.right + MARGIN;
+            let (at, anchor) = if beyond { (self.right + MARGIN, "end") } else { (x, "middle") };
             el("g")
                 .with(line(x, self.top, x, self.bottom).class("grid"))
-                .with(text(x, self.bottom + 17.0, "middle", &label(value)).class("tick"))
+                .with(text(at, self.bottom + 17.0, anchor, &name).class("tick"))
         };
         el("g").all(ticks.iter().map(tick))
     }

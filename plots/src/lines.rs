@@ -47,6 +47,8 @@ pub struct LineSeries<'a> {
     pub index: usize,
     /// As the legend has it.
     pub name: &'a str,
+    /// Whether the axis covers it. A diverged line ends at the edge.
+    pub scales: bool,
     /// By round.
     pub points: Vec<Point>,
 }
@@ -66,7 +68,8 @@ impl Lines<'_> {
     /// The smallest and the largest number that can be shown. Panels may share the union of their domains.
     pub fn domain(&self) -> Option<(f64, f64)> {
         let shown = |value: &f64| value.is_finite() && (!self.log || *value > 0.0);
-        let means = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean));
+        let scaling = self.lines.iter().filter(|line| line.scales);
+        let means = scaling.flat_map(|line| line.points.iter().map(|point| point.mean));
         let values = means.chain(self.levels.iter().map(|level| level.value)).filter(shown);
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         (low <= high).then_some((low, high))
@@ -164,10 +167,16 @@ mod tests {
             log: true,
             levels: vec![Level { index: 1, name: "b", value: 1.5 }],
             lines: vec![
-                LineSeries { index: 0, name: "a", points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)] },
+                LineSeries {
+                    index: 0,
+                    name: "a",
+                    scales: true,
+                    points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)],
+                },
                 LineSeries {
                     index: 1,
                     name: "b",
+                    scales: true,
                     points: vec![point(0.0, 2.0, 0.0), point(1.0, f64::NAN, 0.0)],
                 },
             ],
@@ -176,6 +185,9 @@ mod tests {
         assert_eq!((text.matches("<polyline").count(), text.matches("<polygon").count()), (2, 1));
         assert!(text.contains("target of b 1.50") && text.contains("class=\"target e1 d0\""), "{text}");
         assert!(text.contains("a ends at 1.00") && !text.contains("NaN"), "{text}");
+        let wild = LineSeries { index: 2, name: "c", scales: false, points: vec![point(1.0, 1e30, 0.0)] };
+        let with_wild = Lines { lines: [panel.lines.clone(), vec![wild]].concat(), ..panel.clone() };
+        assert_eq!(with_wild.domain(), panel.domain());
         let empty = Lines { title: String::new(), what: "", log: false, lines: vec![], levels: vec![] };
         assert!(empty.draw(None).to_string().starts_with("<svg"));
     }

@@ -11,9 +11,7 @@ use crate::{
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
-const FRAME: Frame = Frame { left: 58.0, right: WIDTH - 18.0, top: 34.0, bottom: HEIGHT - 50.0 };
-/// Approximate width of a letter in labels.
-const LETTER: f64 = 7.0;
+const FRAME: Frame = Frame { left: 72.0, right: WIDTH - 18.0, top: 34.0, bottom: HEIGHT - 50.0 };
 
 /// One setting.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +24,8 @@ pub struct ParetoPoint<'a> {
     pub unfair: (f64, f64),
     /// Quality, higher is better: mean and standard deviation over seeds.
     pub good: (f64, f64),
+    /// Only settings with the same data can beat each other.
+    pub data: &'a str,
 }
 
 /// Titles of the axes.
@@ -41,7 +41,10 @@ pub struct Axes<'a> {
 /// and better in one.
 pub fn front<'a, 'b>(points: &'b [ParetoPoint<'a>]) -> Vec<&'b ParetoPoint<'a>> {
     let beats = |a: &ParetoPoint<'_>, b: &ParetoPoint<'_>| {
-        a.unfair.0 <= b.unfair.0 && a.good.0 >= b.good.0 && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
+        a.data == b.data
+            && a.unfair.0 <= b.unfair.0
+            && a.good.0 >= b.good.0
+            && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
     };
     let mut front: Vec<&ParetoPoint<'_>> =
         points.iter().filter(|point| !points.iter().any(|other| beats(other, point))).collect();
@@ -54,8 +57,16 @@ pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
     let x = Scale::linear(domain(points.iter().map(|point| point.unfair)), (FRAME.left, FRAME.right));
     let y = Scale::linear(domain(points.iter().map(|point| point.good)), (FRAME.bottom, FRAME.top));
     let best = front(points);
-    let corners: Vec<String> =
-        best.iter().map(|point| format!("{:.1},{:.1}", x.at(point.unfair.0), y.at(point.good.0))).collect();
+    let mut fronts: Vec<(&str, Vec<String>)> = vec![];
+    for point in &best {
+        let corner = format!("{:.1},{:.1}", x.at(point.unfair.0), y.at(point.good.0));
+        match fronts.iter_mut().find(|(data, _)| *data == point.data) {
+            Some((_, corners)) => corners.push(corner),
+            None => fronts.push((point.data, vec![corner])),
+        }
+    }
+    let front =
+        |(_, corners): &(&str, Vec<String>)| el("polyline").class("front").set("points", corners.join(" "));
     let names: Vec<&str> = best.iter().map(|point| point.name).collect();
     let about = format!(
         "{} against {}. Not beaten in both by any other: {}.",
@@ -67,7 +78,7 @@ pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
         .with(FRAME.rows(&y, &y.ticks(6)))
         .with(FRAME.columns(&x, &x.ticks(6)))
         .with(text(FRAME.left, 16.0, "start", &format!("↑ {}", axes.good)).class("axis"))
-        .with(el("polyline").class("front").set("points", corners.join(" ")))
+        .all(fronts.iter().map(front))
         .all(points.iter().map(|point| cross(point, &x, &y)))
         .all(labels(points, &x, &y))
         .with(FRAME.name_x(&format!("{}: fairer ←", axes.unfair)))
@@ -93,7 +104,7 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
     let mut taken: Vec<[f64; 4]> = marks.clone().map(|(x, y)| [x - 6.0, y - 6.0, x + 6.0, y + 6.0]).collect();
     let mut labels = vec![];
     for (point, (cx, cy)) in points.iter().zip(marks) {
-        let wide = point.name.chars().count() as f64 * LETTER;
+        let wide = point.name.chars().map(width).sum::<f64>();
         let places = [
             (cx + 11.0, cy + 4.0, "start", cx + 11.0),
             (cx - 11.0, cy + 4.0, "end", cx - 11.0 - wide),
@@ -103,7 +114,7 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
             (cx + 9.0, cy + 18.0, "start", cx + 9.0),
         ];
         let free = places.into_iter().find_map(|(at, base, anchor, left)| {
-            let shape = [left, base - 11.0, left + wide, base + 3.0];
+            let shape = [left, base - 16.0, left + wide, base + 4.0];
             let inside =
                 shape[0] > FRAME.left && shape[2] < WIDTH && shape[1] > 20.0 && shape[3] < FRAME.bottom;
             let apart = |other: &[f64; 4]| {
@@ -117,6 +128,16 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
         }
     }
     labels
+}
+
+/// Room for a letter of a label, as large as a narrow page shows it.
+fn width(letter: char) -> f64 {
+    match letter {
+        'W' | 'M' | 'm' | 'w' | '@' | '%' => 17.5,
+        _ if letter.is_ascii_uppercase() => 13.0,
+        _ if letter.is_ascii() => 10.0,
+        _ => 17.5,
+    }
 }
 
 /// The range of all values with their spread and a margin.
@@ -135,7 +156,7 @@ mod tests {
     use super::*;
 
     fn point(name: &str, unfair: f64, good: f64) -> ParetoPoint<'_> {
-        ParetoPoint { index: 0, name, unfair: (unfair, 0.0), good: (good, 0.1) }
+        ParetoPoint { index: 0, name, unfair: (unfair, 0.0), good: (good, 0.1), data: "" }
     }
 
     #[test]
@@ -146,6 +167,9 @@ mod tests {
         assert_eq!(names, ["b", "a"]);
         // Equal points do not dominate each other.
         assert_eq!(front(&[point("a", 1.0, 1.0), point("b", 1.0, 1.0)]).len(), 2);
+        // Other data are another question.
+        let other = ParetoPoint { data: "iid", ..point("b", 2.0, 0.5) };
+        assert_eq!(front(&[point("a", 1.0, 1.0), other]).len(), 2);
     }
 
     #[test]

@@ -73,8 +73,14 @@ pub fn step(least: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// The label of a tick, without trailing zeros.
+/// The label of a tick, without trailing zeros; very large and very small numbers have an exponent.
 pub fn label(value: f64) -> String {
+    if value.abs() >= 1e5 || (value != 0.0 && value.abs() < 1e-4) {
+        // Two digits, because ticks are multiples of 1, 2, 2.5 and 5.
+        let text = format!("{value:.2e}");
+        let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{power}", digits.trim_end_matches('0').trim_end_matches('.'));
+    }
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text.is_empty() || text == "-0" { "0".into() } else { text.into() }
@@ -94,6 +100,7 @@ mod tests {
         assert_eq!(Scale::log((0.05, 3.0), (0.0, 1.0)).ticks(8), [0.05, 0.1, 0.2, 0.5, 1.0, 2.0]);
         assert_eq!(ticks(1.0, 1.0), [0.0; 0]);
         assert_eq!([0.0, 0.6000000000000001, 250.0, 0.05].map(label), ["0", "0.6", "250", "0.05"]);
+        assert_eq!([2.5e6, 1e30, 2e-5, -1e5].map(label), ["2.5e6", "1e30", "2e-5", "-1e5"]);
     }
 
     proptest! {

@@ -15,6 +15,8 @@ const LANE: f64 = 6.0;
 const GAP: f64 = 12.0;
 /// Letters that fit into the margin.
 const LETTERS: usize = 28;
+/// Letters that fit however wide they are.
+const FREE_LETTERS: usize = 14;
 
 /// One setting.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct SpreadRow<'a> {
     pub name: &'a str,
     /// Tier and value of every device.
     pub devices: Vec<(usize, f64)>,
+    /// Whether the axis covers it. Diverged devices are at its edge.
+    pub scales: bool,
 }
 
 /// Draws the plot; `what` is the title of the axis.
@@ -33,7 +37,8 @@ pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
     let tall = (lanes as f64 * LANE).max(18.0);
     let bottom = TOP + rows.len().max(1) as f64 * (tall + GAP);
     let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom };
-    let values = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.1));
+    let scaling = rows.iter().filter(|row| row.scales);
+    let values = scaling.flat_map(|row| row.devices.iter().map(|device| device.1));
     let top = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
     let unit = step((top / 10.0).max(1e-6));
     let x = Scale::linear((0.0, (top / unit).ceil().max(1.0) * unit), (frame.left, frame.right));
@@ -64,14 +69,21 @@ pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
         .with(frame.name_x(what))
 }
 
-/// The name, shortened to fit the margin.
+/// The name, shortened and squeezed to fit the margin.
 fn name(name: &str, y: f64) -> Element {
-    let short = if name.chars().count() > LETTERS {
+    let letters = name.chars().count();
+    let short = if letters > LETTERS {
         name.chars().take(LETTERS - 1).chain(['…']).collect()
     } else {
         name.to_owned()
     };
-    text(LEFT - 8.0, y, "end", &short).class("row").hint(name)
+    let label = text(LEFT - 8.0, y, "end", &short).class("row");
+    let label = if letters > FREE_LETTERS {
+        label.at("textLength", LEFT - 16.0).set("lengthAdjust", "spacingAndGlyphs")
+    } else {
+        label
+    };
+    label.hint(name)
 }
 
 fn shape(row: &SpreadRow<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
@@ -110,8 +122,12 @@ mod tests {
 
     #[test]
     fn quartiles() {
-        let row =
-            SpreadRow { index: 0, name: "a", devices: (0..=20).map(|value| (0, f64::from(value))).collect() };
+        let row = SpreadRow {
+            index: 0,
+            name: "a",
+            scales: true,
+            devices: (0..=20).map(|value| (0, f64::from(value))).collect(),
+        };
         assert_eq!(quantiles(&row), Some([1.0, 5.0, 10.0, 15.0, 19.0]));
         assert_eq!(quantiles(&SpreadRow { devices: vec![], ..row }), None);
     }
@@ -122,7 +138,11 @@ mod tests {
             index: 0,
             name: "a name that is much too long for it",
             devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)],
+            scales: true,
         };
+        let wild = SpreadRow { devices: vec![(0, 1e30)], scales: false, ..row.clone() };
+        let edge = spread("loss", &[row.clone(), wild]).to_string();
+        assert!(edge.contains(">2</text>") && !edge.contains("e30</text>"), "{edge}");
         let text = spread("loss", &[row]).to_string();
         assert_eq!(text.matches("class=\"device").count(), 2);
         assert!(text.contains('…') && !text.contains("NaN"));

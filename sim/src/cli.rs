@@ -1,6 +1,7 @@
 //! The command line.
 
 mod data;
+mod new;
 mod partition;
 mod report;
 mod run;
@@ -32,6 +33,9 @@ pub enum Sim {
     /// Writes the record of every published claim from kept results: reached or not
     #[command(after_help = report::REPRODUCE_EXAMPLES)]
     Reproduce(report::ReproduceArgs),
+    /// Writes a commented experiment file to start from
+    #[command(after_help = new::EXAMPLES)]
+    New(new::NewArgs),
     /// Runs an experiment of the papers, or one of your own
     #[command(after_help = run::RUN_EXAMPLES)]
     Run(run::RunArgs),
@@ -53,6 +57,7 @@ impl Sim {
             Self::Report(args) => report::report(args)?,
             Self::Keep(args) => report::kept(args)?,
             Self::Reproduce(args) => report::reproduce(args)?,
+            Self::New(args) => new::run(args)?,
             Self::Run(args) => run::run(registry, args)?,
             Self::Sweep(args) => run::sweep(registry, args)?,
             Self::Compare(args) => run::compare(args)?,
@@ -94,6 +99,7 @@ pub const SIM_EXAMPLES: &str = "\
 Examples:
   fairtier sim run --list                     experiments of the papers
   fairtier sim run fairheterofl-mnist-noniid  one of them, in its quick profile
+  fairtier sim new mine                       mine.toml, an experiment of your own
   fairtier sim report                         results as one page
   fairtier sim data list                      known data sets, and which are installed";
 

@@ -38,6 +38,7 @@ macro_rules! pages {
 pages! {
     quick_start: "quick-start.md",
     gateway: "gateway.md",
+    service: "service.md",
     devices: "devices.md",
     boards: "boards.md",
     your_own_model: "your-own-model.md",
@@ -196,13 +197,20 @@ fn line_matches(expected: &str, line: &str) -> bool {
 
 /// Paths of all Markdown files below `docs/`.
 fn all_pages() -> Vec<String> {
-    let (mut found, mut open) = (vec![], vec![docs()]);
+    markdown(&docs())
+}
+
+/// Paths of all Markdown files below a folder, except in hidden folders and build results.
+fn markdown(root: &Path) -> Vec<String> {
+    let (mut found, mut open) = (vec![], vec![root.to_owned()]);
     while let Some(dir) = open.pop() {
-        for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                open.push(path);
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                let skipped = name == "target" || name.as_encoded_bytes().starts_with(b".");
+                open.extend((!skipped).then_some(path));
             } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path.strip_prefix(docs()).unwrap().to_str().unwrap().to_owned());
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
             }
         }
     }
@@ -223,20 +231,38 @@ fn anchor(heading: &str) -> String {
     kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
+/// The anchors of a page. A heading that is repeated gets a number.
+fn anchors(text: &str) -> Vec<String> {
+    let (mut anchors, mut in_block) = (Vec::<String>::new(), false);
+    for line in text.lines() {
+        in_block ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !in_block) else { continue };
+        let first = anchor(heading.trim_start_matches('#'));
+        let numbered = (1..).map(|number| format!("{first}-{number}"));
+        anchors.extend([first.clone()].into_iter().chain(numbered).find(|new| !anchors.contains(new)));
+    }
+    anchors
+}
+
+#[test]
+fn a_comment_in_a_block_is_no_heading_and_repeated_headings_are_numbered() {
+    assert_eq!(anchors("# A b!\n```sh\n# c\n```\n## `A` b\n"), ["a-b", "a-b-1"]);
+}
+
 #[test]
 fn every_link_has_a_target() {
-    let around = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];
-    let pages = all_pages().into_iter().chain(around.map(|name| format!("../{name}")));
+    let root = docs().join("..");
+    let pages = markdown(&root);
+    assert!(pages.len() > 60, "{} pages", pages.len());
     for name in pages {
-        let here = docs().join(&name);
-        for link in links(&page(&name)) {
+        let here = root.join(&name);
+        for link in links(&fs::read_to_string(&here).unwrap()) {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { here.clone() } else { here.parent().unwrap().join(file) };
-            assert!(target.exists(), "docs/{name}: {link} does not exist");
+            assert!(target.exists(), "{name}: {link} does not exist");
             let text = fs::read_to_string(&target).unwrap_or_default();
-            let mut headings = text.lines().filter_map(|line| line.strip_prefix('#'));
-            let found = headings.any(|line| anchor(line.trim_start_matches('#')) == heading);
-            assert!(heading.is_empty() || found, "docs/{name}: {file} has no heading {heading}");
+            let found = heading.is_empty() || anchors(&text).iter().any(|anchor| anchor == heading);
+            assert!(found, "{name}: {file} has no heading {heading}");
         }
     }
 }

@@ -13,7 +13,10 @@ use aggregator::{
     store::{Entry, Reports, RoundRecord, RunRecord},
 };
 use client::{
-    data::{BytesShard, Shard},
+    data::{
+        BytesShard, Shard, load,
+        schema::{self, Schema, Targets},
+    },
     host::{Identity, enrol::Token},
     serial::{MAX_PACKET, STATUS, Status, Taken, line::Decoder},
 };
@@ -173,7 +176,7 @@ fn seeds_of_tables_and_archives_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| {
         let path = dir.path().join(name);
-        fs::write(&path, &seed("data", name)[1..]).unwrap();
+        fs::write(&path, &seed("datasets", name)[1..]).unwrap();
         path
     };
     for (name, schema) in [("table", &files::ADULT), ("compas", &files::COMPAS), ("bank", &files::BANK)] {
@@ -183,3 +186,62 @@ fn seeds_of_tables_and_archives_are_read() {
         files::motion(name, &file(name)).unwrap();
     }
 }
+
+/// Every kind of file reaches the numbers behind it, so that a fuzzer starts from there.
+#[test]
+fn seeds_of_data_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let content = |name: &str| seed("data", name)[1..].to_vec();
+    let arrays = load::npz_arrays(&file("named.npz", &content("npz.schema"))).unwrap();
+    assert_eq!(arrays.len(), 4, "{AGAIN}");
+    let rows = file("rows.csv", &content("schema"));
+    for (path, columns) in [(dir.path().join("named.npz"), NAMED), (rows, WINDOWS)] {
+        let name = path.display();
+        let schema = Schema::from_toml(columns).unwrap();
+        let table = schema::read_any(&path, &schema, Targets::Needed).unwrap();
+        assert!(!table.is_empty(), "{name}; {AGAIN}");
+        assert_eq!(schema::fleet_moments(&path, &schema).unwrap().len(), 1, "{name}; {AGAIN}");
+    }
+    for name in ["npy", "npy.schema"] {
+        let pair = content(name);
+        let (x, y) = pair.split_at(pair.len() / 2);
+        load::npy(&file("x.npy", x), &file("y.npy", y))
+            .unwrap_or_else(|error| panic!("{name}: {error}; {AGAIN}"));
+    }
+    for name in names("data").into_iter().filter(|name| name.starts_with("png") || name.starts_with("jpeg")) {
+        file("images/0/a", &content(&name));
+        let read = load::folder(&dir.path().join("images"));
+        assert_eq!(read.is_err(), name.ends_with(".large"), "{name}: {read:?}; {AGAIN}");
+    }
+}
+
+const NAMED: &str = r#"
+[data]
+task = "classification"
+columns = [
+  { name = "x", type = "array", shape = [2] },
+  { name = "z", type = "number", scaling = "fleet" },
+  { name = "g", type = "attribute", levels = ["f", "m"] },
+  { name = "y", type = "label", classes = ["no", "yes"] },
+]
+"#;
+
+const WINDOWS: &str = r#"
+[data]
+task = "classification"
+window = { rows = 2, stride = 1, within = "id" }
+columns = [
+  { name = "x", type = "number", missing = "mean" },
+  { name = "c", type = "category", levels = ["a", "b"], missing = { constant = "b" } },
+  { name = "id", type = "ignored" },
+  { name = "v", type = "number", missing = { constant = 1 }, scaling = "fleet" },
+  { name = "sex", type = "attribute", levels = ["f", "m"] },
+  { name = "y", type = "label", classes = ["no", "yes"] },
+]
+"#;

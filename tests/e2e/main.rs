@@ -9,6 +9,7 @@
 //! | `changed_samples` | a file of samples that changes during a run |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `dashboard` | pages for browsers: their numbers, hostile clients, login |
+//! | `divergence` | runs that diverge end with E56, and say what to do |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
 //! | `file_permissions` | who may read files, and how much of a file is read |
@@ -28,6 +29,7 @@
 //! | `older_stores` | stores and configurations of older programs |
 //! | `operations` | commands of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `operator_mistakes` | mistakes of operators: configuration, model files, identities, damaged stores |
+//! | `predictions` | predictions by the schema inside an exported model |
 //! | `privacy_limits` | owners' limits on what leaves their devices |
 //! | `protocol_versions` | peers of older and newer protocols |
 //! | `rare_classes` | a device with its own classes, under the default configuration |
@@ -35,6 +37,7 @@
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `run_status` | progress of a run: `status`, refusals in the log, runs in which nothing was trained |
 //! | `security_doc` | SECURITY.md names tests that exist |
+//! | `service` | a gateway as a service: backups under load, a service manager, reloads, metrics, packaging |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `slow_devices` | what a round waits for, in virtual time |
 //! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
@@ -50,6 +53,7 @@ mod book;
 mod changed_samples;
 mod custom_strategy;
 mod dashboard;
+mod divergence;
 mod exchanges;
 mod exported_models;
 mod fairness_target;
@@ -71,6 +75,7 @@ mod model_kinds;
 mod older_stores;
 mod operations;
 mod operator_mistakes;
+mod predictions;
 mod privacy_limits;
 mod protocol_versions;
 mod rare_classes;
@@ -78,6 +83,8 @@ mod reconnect_backoff;
 mod rounds;
 mod run_status;
 mod security_doc;
+mod service;
+mod several_runs;
 mod simulation;
 mod slow_devices;
 mod stalled_processes;

@@ -59,10 +59,11 @@ fn a_store_of_format_4_is_migrated_and_its_run_continues() {
     serving.process.terminate();
     let output = serving.process.succeed();
     assert!(output.contains("store migrated from format 4 to 5"), "{output}");
-    assert_eq!(verify(&gateway)["format"], 5);
+    assert!(output.contains("store migrated from format 5 to 6"), "{output}");
+    assert_eq!(verify(&gateway)["format"], 6);
     go_on(&gateway);
     let found = verify(&gateway);
-    assert_eq!((&found["format"], &found["problems"]), (&5.into(), &Value::Array(vec![])));
+    assert_eq!((&found["format"], &found["problems"]), (&6.into(), &Value::Array(vec![])));
     assert!(found["committed"].as_u64() >= Some(4) && found["reports"] == found["committed"], "{found}");
     let history = fs::read_to_string(gateway.path("gw/store/history.jsonl")).unwrap();
     for (index, line) in history.lines().enumerate() {
@@ -77,6 +78,21 @@ fn a_store_of_format_4_is_migrated_and_its_run_continues() {
             index + 1
         );
     }
+}
+
+#[test]
+fn a_store_of_format_5_is_migrated_and_its_run_continues() {
+    let gateway = Gateway::of_format_5();
+    let found = verify(&gateway);
+    assert_eq!((&found["format"], &found["committed"], &found["open"]), (&5.into(), &3.into(), &4.into()));
+    assert_eq!((&found["updates"], &found["best"]), (&2.into(), &Value::Null));
+    let before = gateway.look().history;
+    go_on(&gateway);
+    let found = verify(&gateway);
+    assert_eq!((&found["format"], &found["problems"]), (&6.into(), &Value::Array(vec![])));
+    // Round 4 has measured the model of round 3.
+    assert_eq!(found["best"]["round"].as_u64(), Some(3), "{found}");
+    assert!(gateway.history().starts_with(&before), "earlier reports have changed");
 }
 
 /// Bytes of padding in each line, so that a migration takes a while.
@@ -118,12 +134,12 @@ fn a_killed_migration_leaves_an_intact_store() {
         formats.push(found["format"].as_u64().unwrap());
         if instant % 4 == 3 {
             go_on(&gateway);
-            assert_eq!(verify(&gateway)["format"], 5);
+            assert_eq!(verify(&gateway)["format"], 6);
         }
     }
     println!("formats after each kill: {formats:?}");
-    assert_eq!((formats[0], formats[11]), (4, 5));
-    assert!(formats.iter().all(|format| [4, 5].contains(format)), "{formats:?}");
+    assert_eq!((formats[0], formats[11]), (4, 6));
+    assert!(formats.iter().all(|format| [4, 5, 6].contains(format)), "{formats:?}");
 }
 
 /// An upgraded gateway starts with the file that its older `init` wrote.

@@ -57,6 +57,13 @@ impl Gateway {
         this
     }
 
+    /// The same of store format 5.
+    pub fn of_format_5() -> Self {
+        let this = Self { dir: tempfile::tempdir().unwrap() };
+        older::unpack_format_5(this.dir.path());
+        this
+    }
+
     pub fn enroll(&self, devices: &[&str]) {
         let (dir, out) = (self.text("gw"), self.text("."));
         let args = [&["enroll", "--dir", &dir, "--out", &out], devices].concat();
@@ -198,7 +205,8 @@ pub fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
-            } else {
+            } else if path.is_file() {
+                // A killed gateway leaves its control socket.
                 let content = fs::read(&path).unwrap();
                 found.push((path, content));
             }

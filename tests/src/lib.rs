@@ -10,6 +10,7 @@
 //! | [`memory`], [`link`] | Coordinator, RoundWorker and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
 //! | [`older`] | a gateway's directory as an older program left it |
+//! | [`openmetrics`] | a strict reader of what a monitor reads |
 //! | [`seeds`] | many runs on all processors |
 //! | [`tools`] | browser, emulator and tracer, or the reason why a test is skipped |
 //!
@@ -24,6 +25,7 @@ pub mod hil;
 pub mod link;
 pub mod memory;
 pub mod older;
+pub mod openmetrics;
 pub mod process;
 pub mod raw;
 pub mod relay;

@@ -26,5 +26,7 @@ pub fn leave_out(reason: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("test");
     assert!(env::var_os("FAIRTIER_TEST_ALL").is_none(), "{reason}");
-    writeln!(io::stderr(), "left out: {test}: {reason}").expect("standard error is open");
+    // In one write, because the harness prints at the same time.
+    let line = format!("left out: {test}: {reason}\n");
+    io::stderr().write_all(line.as_bytes()).expect("standard error is open");
 }

@@ -27,14 +27,17 @@ use tracing::{error, warn};
 
 use crate::{
     announcement::Announcement,
+    best::{BestModel, EarlyStop},
     exchange::ClosedExchange,
     published::{Published, publish},
     record::{DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader},
     report::RoundReport,
     settings::Settings,
+    wall::WallTime,
 };
 
 mod ask;
+mod divergence;
 mod dropouts;
 mod finish;
 mod guard_log;
@@ -43,6 +46,7 @@ mod target_log;
 mod traffic;
 mod view;
 
+pub use divergence::{Divergence, LossWatch};
 use dropouts::Dropouts;
 use guard_log::GuardLog;
 use target_log::TargetLog;
@@ -130,10 +134,16 @@ pub struct Committed {
     pub state: Vec<u8>,
     /// What each tier is sent from now on.
     pub published: Vec<Published>,
+    /// Training ends with this round, before the last one.
+    pub ends_early: bool,
     /// The record of a round without any exchange: the store does not have it yet.
     pub unopened: Option<RoundRecord>,
     /// The commit must be durable before devices are sent the model.
     pub durable_first: bool,
+    /// The round of an older model that the store must not drop: the last acceptable one, while training is suspected.
+    pub spared: Option<u32>,
+    /// Training has diverged: the last acceptable model is back, if it is known, and the run ends after the commit.
+    pub diverged: Option<Divergence>,
 }
 
 /// What is trained, how, and the present state.
@@ -163,6 +173,8 @@ pub struct RunState {
     pub conflicts: bool,
     /// Parameters of the strategy as configured, for round files.
     pub params: Map<String, Value>,
+    /// The best model so far.
+    pub best: Option<BestModel>,
 }
 
 /// See the module.
@@ -170,6 +182,8 @@ pub struct RunState {
 pub struct Conductor {
     /// What is trained, and the present state.
     pub run: RunState,
+    /// What is remembered to notice divergence.
+    pub watch: LossWatch,
     round: Option<OpenRound>,
     guard_log: GuardLog,
     target_log: TargetLog,
@@ -210,23 +224,27 @@ pub struct Reopened {
 impl Conductor {
     /// A conductor without an open round.
     pub fn new(run: RunState) -> Self {
-        Self { run, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
+        let watch = LossWatch::default();
+        Self { run, watch, round: None, guard_log: GuardLog::default(), target_log: TargetLog::default() }
     }
 
-    /// A round begins. `wanted`: the updates of each tier that are enough; empty: all.
+    /// A round begins. `wanted`: the updates of each tier that are enough; empty: all. `began`: the time of day, if known.
     pub fn open<D: Deliveries>(
         &mut self,
         round: u32,
         selected: Vec<DeviceInTier>,
         wanted: Vec<usize>,
+        began: Option<WallTime>,
         deliveries: &mut D,
         recorder: &mut impl Recorder,
     ) -> Result<Next, D::Error> {
         self.show_fleet();
-        let record = RoundRecord { round, attempt: self.run.attempt, selected, wanted, exchanges: vec![] };
+        let record =
+            RoundRecord { round, attempt: self.run.attempt, selected, wanted, exchanges: vec![], began };
         self.round = Some(self.begin(record, deliveries)?);
         let (first, lr) = (ExchangeId { round, exchange: 0 }, self.run.settings.lr_of(round));
-        let closed = ClosedExchange::empty(first, Kind::Train, lr, Instant::ZERO);
+        let closed =
+            ClosedExchange { at: began, ..ClosedExchange::empty(first, Kind::Train, lr, Instant::ZERO) };
         self.proceed(&closed, deliveries, recorder)
     }
 
@@ -296,6 +314,17 @@ impl Conductor {
     /// The open round, as recorded last.
     pub fn open_record(&self) -> Option<&RoundRecord> {
         self.round.as_ref().map(|open| &open.record)
+    }
+
+    /// Why training has ended before the last round, if it has.
+    pub fn early_stop(&self) -> Option<EarlyStop> {
+        let RunState { settings, committed, best, .. } = &self.run;
+        settings.best.stop(best.as_ref()).filter(|_| *committed < settings.rounds)
+    }
+
+    /// All rounds of training are committed.
+    pub fn has_trained(&self) -> bool {
+        self.run.committed >= self.run.settings.rounds || self.early_stop().is_some()
     }
 
     /// Every tier's slice of the present model.

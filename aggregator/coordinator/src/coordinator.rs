@@ -29,7 +29,7 @@ use crate::{
     fleet::{ConnId, Fleet},
     pacing::RecentByKind,
     published::{Published, publish},
-    settings::Settings,
+    settings::{Conduct, Settings},
 };
 use strategies::tiered::TieredModel;
 
@@ -89,6 +89,8 @@ pub struct Coordinator {
     registrations: Registrations,
     /// Devices give signs of life while they work.
     detects_silence: bool,
+    /// Training has ended before the last round.
+    ended_early: bool,
     /// Times until the last answer of an exchange.
     answer_times: RecentByKind<Duration>,
     notices: Notices,
@@ -141,6 +143,7 @@ impl Coordinator {
             exports: Exports::default(),
             registrations: Registrations::default(),
             detects_silence: false,
+            ended_early: false,
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
             paused: false,
@@ -162,9 +165,21 @@ impl Coordinator {
         &self.fleet
     }
 
+    /// Tiers of the model.
+    pub fn tiers(&self) -> usize {
+        self.model.plans.len()
+    }
+
     /// How the run is conducted.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The operator has changed how the run is conducted.
+    pub fn adopt(&mut self, conduct: Conduct, now: Instant) {
+        self.settings.adopt(conduct);
+        self.start_uploads(now);
+        self.advance(now);
     }
 
     /// Rounds committed so far.
@@ -227,6 +242,17 @@ impl Coordinator {
         self.exports.expire(self.committed);
         self.phase = Phase::Gathering;
         self.advance(now);
+    }
+
+    /// No more rounds of training follow: after the open one, if there is one, scores are collected. Call it before
+    /// [`Coordinator::handle_committed`].
+    pub fn end_training(&mut self) {
+        self.ended_early = true;
+    }
+
+    /// Whether all rounds of training are committed.
+    fn has_trained(&self) -> bool {
+        self.ended_early || self.committed >= self.settings.rounds
     }
 
     /// Time has passed: call it at [`Coordinator::poll_timeout`] or later.

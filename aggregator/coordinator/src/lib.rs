@@ -6,6 +6,7 @@
 //! | [`coordinator`](Coordinator) | connections, frames, transfers, and which exchange is open |
 //! | [`conductor`] | which exchange comes next, when a round is combined, and what is committed |
 //! | [`exchange`] | the devices of the open exchange and their answers |
+//! | [`best`] | the best model so far, and when training ends early |
 //! | [`announcement`] | an exchange before it is opened |
 //! | [`fleet`] | the devices of the run |
 //! | [`pacing`] | how long an exchange waits for its devices |
@@ -13,6 +14,7 @@
 //! | [`record`] | what the store keeps of an open round |
 //! | [`report`] | the figures of a round |
 //! | [`settings`] | how a run is conducted |
+//! | [`wall`] | times of day, as drivers tell them |
 //!
 //! A device joins a run:
 //!
@@ -26,7 +28,9 @@
 //!     transfer::LinkLimits,
 //!     wire::{self, Frame},
 //! };
-//! use fairtier_coordinator::{Coordinator, Settings, Start, fleet::ConnId, pacing::Deadlines};
+//! use fairtier_coordinator::{
+//!     Coordinator, Settings, Start, best::BestSettings, fleet::ConnId, pacing::Deadlines,
+//! };
 //! use models::{plan::PlanOptions, tiers::TierSpec, zoo};
 //! use strategies::{strategy::Needs, tiered::TieredModel};
 //!
@@ -54,6 +58,8 @@
 //!     limits: LinkLimits::QUIC,
 //!     needs: Needs::default(),
 //!     validate: false,
+//!     best: BestSettings::default(),
+//!     divergence: 10.0,
 //! };
 //! let start = Start {
 //!     run: RunId(1),
@@ -88,6 +94,7 @@
 #![warn(missing_docs)]
 
 pub mod announcement;
+pub mod best;
 pub mod conductor;
 mod coordinator;
 pub mod exchange;
@@ -98,6 +105,7 @@ pub mod published;
 pub mod record;
 pub mod report;
 pub mod settings;
+pub mod wall;
 
 pub use coordinator::*;
-pub use settings::Settings;
+pub use settings::{Conduct, Settings};

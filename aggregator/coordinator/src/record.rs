@@ -7,6 +7,9 @@ use common::{
 use serde::{Deserialize, Serialize};
 use strategies::strategy::Kind;
 
+pub use crate::best::BestModel;
+use crate::wall::WallTime;
+
 /// An open round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundRecord {
@@ -20,6 +23,9 @@ pub struct RoundRecord {
     pub wanted: Vec<usize>,
     /// The exchanges so far; the last one is open.
     pub exchanges: Vec<ExchangeRecord>,
+    /// When it began, if the driver has a clock. A store keeps it beside the record, whose bytes are those of format 4.
+    #[serde(skip)]
+    pub began: Option<WallTime>,
 }
 
 /// One exchange of a round.

@@ -4,12 +4,15 @@ use common::{
     Code,
     brief::Signal,
     metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
+    plan::TaskKind,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
+    best::BestModel,
     exchange::{ClosedExchange, Purpose},
     record::RefusedDevice,
+    wall::{self, WallTime},
 };
 use strategies::{
     combine::{Conflicts, Outcome},
@@ -22,8 +25,8 @@ pub mod history;
 mod parts;
 
 use parts::{
-    device_lines, gaps, groups, participation, personal, pooled, refused_line, region_line, silent_line,
-    split, summaries, weight_figures,
+    device_lines, errors, gaps, groups, participation, personal, pooled, refused_line, region_line,
+    silent_line, split, summaries, weight_figures,
 };
 
 /// One round in numbers.
@@ -40,6 +43,24 @@ pub struct RoundReport {
     pub lr: f32,
     /// From the opening of the first exchange to the end of the last one.
     pub seconds: f64,
+    /// When the round began, as a time of day.
+    #[serde(serialize_with = "wall::text", skip_serializing_if = "Option::is_none")]
+    pub began: Option<WallTime>,
+    /// When it ended.
+    #[serde(serialize_with = "wall::text", skip_serializing_if = "Option::is_none")]
+    pub ended: Option<WallTime>,
+    /// Name of the strategy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// Keys of the configuration that have another value than in the round before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ConfigChange>,
+    /// The best model so far, by what devices have reported up to this round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestModel>,
+    /// Why training ends with this round, before the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// Over devices: the test loss, or the training loss before training for devices without test samples.
     #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
@@ -56,6 +77,11 @@ pub struct RoundReport {
     pub accuracy_by_tier: Vec<Summary>,
     /// Variance of the accuracy within and between tiers.
     pub accuracy_split: TierSplit,
+    /// What the model predicts.
+    pub task: &'static str,
+    /// Errors of predicted numbers, instead of accuracies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<ErrorFigures>,
     /// All test samples together, each under its device's own sub-model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
@@ -116,6 +142,38 @@ pub struct RoundReport {
     /// Why the model was left unchanged, as an error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u16>,
+    /// If training has diverged: the round whose model is the present one again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_of: Option<u32>,
+    /// If training may diverge: how many rounds in a row, this one included, were refused for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect_rounds: Option<u32>,
+}
+
+/// Errors of predicted numbers on test samples.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ErrorFigures {
+    /// Mean absolute error over devices, in the unit of the targets.
+    #[serde(serialize_with = "figures::one")]
+    pub mae: Summary,
+    /// The same for each tier.
+    #[serde(serialize_with = "figures::each")]
+    pub mae_by_tier: Vec<Summary>,
+    /// R2 over the test samples of all devices together; absent if all targets are equal.
+    pub r2: Option<f64>,
+    /// The same for each tier.
+    pub r2_by_tier: Vec<Option<f64>>,
+}
+
+/// A key of the configuration with another value than before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigChange {
+    /// As in `training.lr`.
+    pub key: String,
+    /// The earlier value, as TOML; empty if there was none.
+    pub from: String,
+    /// The present one.
+    pub to: String,
 }
 
 /// The scalars of a device that has delivered.
@@ -138,6 +196,12 @@ pub struct DeviceLine {
     /// Test accuracy of the received model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
+    /// Mean absolute error on test samples, in the unit of the targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_mae: Option<f64>,
+    /// R2 on test samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_r2: Option<f64>,
     /// Test loss of the personal model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal_loss: Option<f64>,
@@ -162,8 +226,9 @@ pub struct Pooled {
     pub samples: u64,
     /// Mean over samples.
     pub loss: f64,
-    /// Share of samples that are predicted correctly.
-    pub accuracy: f64,
+    /// Share of samples that are predicted correctly; absent where numbers are predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
 }
 
 /// How many devices of a tier did what in a round.
@@ -265,6 +330,12 @@ impl RoundReport {
                 Purpose::Evaluate => "evaluate",
             },
             lr: closed.lr,
+            began: None,
+            ended: closed.at,
+            strategy: None,
+            changes: vec![],
+            best: None,
+            stopped: None,
             seconds: (closed.closed - closed.opened).as_millis() as f64 / 1000.0,
             loss_split: split(&loss_by_tier),
             loss,
@@ -272,6 +343,8 @@ impl RoundReport {
             accuracy_split: split(&accuracy_by_tier),
             accuracy,
             accuracy_by_tier,
+            task: TaskKind::Classification.name(),
+            errors: None,
             pooled: pooled(closed.delivered.iter().filter_map(|(.., scalars)| scalars.test)),
             untested: devices.iter().filter(|line| line.test_loss.is_none()).count(),
             participation: participation(closed, tiers),
@@ -294,6 +367,8 @@ impl RoundReport {
             fairness: outcome.map_or_else(Vec::new, |outcome| outcome.fairness.clone()),
             fairness_sums: outcome.map_or_else(Vec::new, |outcome| outcome.signals.clone()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
+            model_of: None,
+            suspect_rounds: None,
         }
     }
 
@@ -303,6 +378,25 @@ impl RoundReport {
         let sum = |sum: Traffic, tier: &Traffic| Traffic { up: sum.up + tier.up, down: sum.down + tier.down };
         self.traffic = Some(by_tier.iter().fold(Traffic::default(), sum));
         self.traffic_by_tier = by_tier;
+        self
+    }
+
+    /// Sets what the model predicts. Where it predicts numbers, errors replace accuracies.
+    #[must_use]
+    pub fn with_task(mut self, closed: &ClosedExchange, task: TaskKind) -> Self {
+        self.task = task.name();
+        if !task.has_accuracy() {
+            let tiers = self.loss_by_tier.len();
+            self.accuracy = Summary::default();
+            self.accuracy_by_tier = vec![Summary::default(); tiers];
+            self.accuracy_split = TierSplit::default();
+            self.pooled = self.pooled.map(|pooled| Pooled { accuracy: None, ..pooled });
+            for line in &mut self.devices {
+                (line.test_accuracy, line.personal_accuracy) = (None, None);
+            }
+            self.personal = personal(&self.devices, tiers);
+            self.errors = Some(errors(closed, &self.devices, tiers));
+        }
         self
     }
 

@@ -33,6 +33,11 @@ impl Budget {
         Self { size, policy, parts: Counts::new(), slots: Counts::new() }
     }
 
+    /// Slots in use stay in use.
+    pub fn resize(&mut self, size: usize) {
+        self.size = size;
+    }
+
     /// A slot for this address, if this part has one left.
     pub fn find(&self, part: BudgetPart, address: IpAddr) -> Option<Slot> {
         let Policy { unvalidated, one_address, reserved, one_recent_address, .. } = self.policy;

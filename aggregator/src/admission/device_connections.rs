@@ -13,6 +13,7 @@ pub struct ConnectionKey {
     number: u64,
 }
 
+/// The open connections of every device, at most two each. `C` is what closes one.
 #[derive(Debug)]
 pub struct DeviceConnections<C>(Mutex<OpenConnections<C>>);
 
@@ -39,7 +40,7 @@ impl<C> Default for DeviceConnections<C> {
 impl<C: Clone> DeviceConnections<C> {
     /// Adds a connection of a device that has proved who it is.
     #[must_use]
-    pub fn add(&self, device: &DeviceId, connection: C) -> AddedConnection<C> {
+    pub(crate) fn add(&self, device: &DeviceId, connection: C) -> AddedConnection<C> {
         let OpenConnections { next_number, by_key } = &mut *lock(&self.0);
         let key = ConnectionKey { device: device.clone(), number: *next_number };
         *next_number += 1;
@@ -52,12 +53,12 @@ impl<C: Clone> DeviceConnections<C> {
         AddedConnection { key, displaced }
     }
 
-    pub fn remove(&self, key: &ConnectionKey) {
+    pub(crate) fn remove(&self, key: &ConnectionKey) {
         lock(&self.0).by_key.remove(key);
     }
 
     /// Every connection, with its device.
-    pub fn all(&self) -> Vec<(DeviceId, C)> {
+    pub(crate) fn all(&self) -> Vec<(DeviceId, C)> {
         lock(&self.0).by_key.iter().map(|(key, open)| (key.device.clone(), open.clone())).collect()
     }
 }

@@ -20,6 +20,21 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// As metrics show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Handshakes => "handshakes",
+            Self::Unproven => "unproven",
+            Self::Connections => "connections",
+            Self::PerAddress => "per_address",
+            Self::Handshake => "handshake_failed",
+            Self::Unknown => "not_enrolled",
+            Self::Unclear => "identity_unreadable",
+            Self::Enrolment => "enrolment",
+            Self::Seal => "seal",
+        }
+    }
+
     pub fn text(self) -> &'static str {
         match self {
             Self::Handshakes => "too many handshakes in one second (server.max_handshakes_per_s)",
@@ -39,14 +54,21 @@ impl Refusal {
 pub(super) struct Refusals {
     /// How many since the last report, and the last peer if it is known.
     counts: BTreeMap<Refusal, (u64, Option<String>)>,
+    /// Since the start.
+    totals: BTreeMap<Refusal, u64>,
     reported: Option<Instant>,
 }
 
 impl Refusals {
     pub fn count(&mut self, refusal: Refusal, peer: Option<String>) {
+        *self.totals.entry(refusal).or_default() += 1;
         let (count, last) = self.counts.entry(refusal).or_default();
         *count += 1;
         *last = peer.or(last.take());
+    }
+
+    pub fn totals(&self) -> impl Iterator<Item = (Refusal, u64)> {
+        self.totals.iter().map(|(&refusal, &count)| (refusal, count))
     }
 
     /// The refusals since the last report, if there are any and a minute has passed.

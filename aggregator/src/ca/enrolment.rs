@@ -17,6 +17,7 @@ use super::{
 /// What to do with a name that is a member, or was revoked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
+    /// Fails with [`CaError::Enrolled`] or [`CaError::Revoked`].
     #[default]
     Refuse,
     /// Its present credentials become invalid.
@@ -38,7 +39,7 @@ impl Authority {
     }
 
     /// Enrols a device with this grant.
-    pub fn enroll_with(&self, device: &DeviceId, grant: GrantOptions) -> Result<String, CaError> {
+    pub(crate) fn enroll_with(&self, device: &DeviceId, grant: GrantOptions) -> Result<String, CaError> {
         self.enroll_as(device, grant, Existing::Refuse, None)
     }
 
@@ -65,7 +66,7 @@ impl Authority {
     }
 
     /// Whether this name may be enrolled now. A command can report an error before it changes anything.
-    pub fn may_enroll(&self, device: &DeviceId, existing: Existing) -> Result<(), CaError> {
+    pub(crate) fn may_enroll(&self, device: &DeviceId, existing: Existing) -> Result<(), CaError> {
         self.admission(device, existing).map(drop)
     }
 

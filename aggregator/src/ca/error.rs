@@ -8,6 +8,7 @@ use super::storage::LOCK_TIMEOUT;
 
 /// Why a request to the authority fails.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum CaError {
     #[error("{path}: {source}")]

@@ -22,7 +22,9 @@ const MAX_VALIDITY: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 /// What a device is granted when it is enrolled.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct GrantOptions {
+    /// Time until the credential expires; 10 years by default, at most 20.
     pub valid_for: Duration,
+    /// Tiers that the device may be assigned; all by default.
     pub tiers: TierSet,
 }
 

@@ -43,7 +43,7 @@ pub struct MemberRecord {
 
 impl Authority {
     /// All names, in order.
-    pub fn members(&self) -> Result<Vec<MemberRecord>, CaError> {
+    pub(crate) fn members(&self) -> Result<Vec<MemberRecord>, CaError> {
         let mut members = BTreeMap::new();
         for device in self.named("devices", ".crt")? {
             let Some(text) = self.read_if_there(&format!("devices/{device}.crt"))? else { continue };
@@ -89,7 +89,7 @@ impl Authority {
     }
 
     /// Revoked devices with files in `identity/`, as after restoring an older backup. They stay refused.
-    pub fn restored(&self) -> Result<Vec<DeviceId>, CaError> {
+    pub(crate) fn restored(&self) -> Result<Vec<DeviceId>, CaError> {
         let mut found = vec![];
         for device in self.journal.names()? {
             if let Some(issued) = self.last_issued(&device)?

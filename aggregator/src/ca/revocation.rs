@@ -11,7 +11,7 @@ use super::{Authority, CaError, grant::seconds_now, serial::key_file, tokens::na
 
 impl Authority {
     /// Revokes a device, whether it has a certificate, a key or only a token. False if it has none of them.
-    pub fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
+    pub(crate) fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
         let _lock = self.lock()?;
         let mut files = self.tokens_of(device)?;
         for name in [format!("devices/{device}.crt"), format!("renewed/{device}.crt"), key_file(device)] {
@@ -35,7 +35,7 @@ impl Authority {
     }
 
     /// Whether a device of this name is enrolled, with any certificate or key. An error if the files cannot be read.
-    pub fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
+    pub(crate) fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
         if self.journal.until(device)?.is_some() {
             return match self.last_issued(device)? {
                 Some(issued) => self.journal.revokes(device, issued).map(|revoked| !revoked),

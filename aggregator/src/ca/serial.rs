@@ -21,9 +21,11 @@ use super::{
 /// Key and grant of a board.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SerialCredential {
+    /// Seals and opens the packets of this board.
     pub key: Key,
     /// Seconds since 1970; never if absent.
     pub expires: Option<u64>,
+    /// Tiers that the board may be assigned.
     pub tiers: TierSet,
     /// Seconds since 1970; 0 if unknown.
     pub issued: u64,
@@ -45,12 +47,16 @@ impl Authority {
     }
 
     /// Enrols a board with this grant. A board cannot renew its key: when it expires, it needs a new board identity.
-    pub fn enroll_serial_with(&self, device: &DeviceId, grant: GrantOptions) -> Result<Vec<u8>, CaError> {
+    pub(crate) fn enroll_serial_with(
+        &self,
+        device: &DeviceId,
+        grant: GrantOptions,
+    ) -> Result<Vec<u8>, CaError> {
         self.enroll_serial_as(device, grant, Existing::Refuse, None)
     }
 
     /// The same for a name that may be a member already; see [`Authority::enroll_as`].
-    pub fn enroll_serial_as(
+    pub(crate) fn enroll_serial_as(
         &self,
         device: &DeviceId,
         grant: GrantOptions,
@@ -80,7 +86,7 @@ impl Authority {
     }
 
     /// Key and grant of a board, if it is a member now. An error if the files cannot be read.
-    pub fn serial_credential(&self, device: &DeviceId) -> Result<Option<SerialCredential>, CaError> {
+    pub(crate) fn serial_credential(&self, device: &DeviceId) -> Result<Option<SerialCredential>, CaError> {
         let Some(text) = self.read_bytes_if_there(&key_file(device))? else {
             return self.check_devices().map(|()| None);
         };
@@ -94,6 +100,7 @@ impl Authority {
 }
 
 impl SerialCredential {
+    /// The text of a board's file in `identity/`; [`Self::decode`] reads it.
     pub fn encode(&self) -> String {
         let (tiers, issued) = (self.tiers.bits(), self.issued);
         let grant = self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{tiers}\n{issued}\n"));

@@ -39,7 +39,7 @@ impl Authority {
     }
 
     /// Gives the server a new key and certificate. Returns when the certificate was issued, in seconds since 1970.
-    pub fn rotate_server_key(&self) -> Result<u64, CaError> {
+    pub(crate) fn rotate_server_key(&self) -> Result<u64, CaError> {
         let _lock = self.lock()?;
         let issued = self.make_server_key()?;
         for name in EARLIER {

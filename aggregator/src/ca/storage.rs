@@ -1,7 +1,7 @@
 //! Reading, writing and locking the files of an authority.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::PathBuf,
     thread,
@@ -15,6 +15,7 @@ use super::{Authority, CaError};
 
 /// How long to wait for the lock, and how often to try it. It is only held for short operations.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+const LOCK: &str = "lock";
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 impl Authority {
@@ -65,9 +66,40 @@ impl Authority {
         made.map_err(|source| CaError::Io { path, source })
     }
 
+    /// All files of the authority as they are at one moment, with their names below the gateway's directory.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, CaError> {
+        let _lock = self.lock()?;
+        let mut found = vec![];
+        let mut open = vec![String::new()];
+        while let Some(below) = open.pop() {
+            let dir = self.path(&below);
+            let failed = |source| CaError::Io { path: dir.clone(), source };
+            for entry in fs::read_dir(&dir).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                // No file of an authority has another name, and a temporary one ends in `~`.
+                let Some(name) = entry.file_name().to_str().map(|name| format!("{below}{name}")) else {
+                    continue;
+                };
+                let kind = entry.file_type().map_err(failed)?;
+                if kind.is_dir() {
+                    open.push(name + "/");
+                } else if kind.is_file() && name != LOCK && !name.ends_with('~') {
+                    let path = self.path(&name);
+                    let bytes = files::read(&path, MAX_CREDENTIAL);
+                    found.push((
+                        format!("identity/{name}"),
+                        bytes.map_err(|source| CaError::Io { path, source })?,
+                    ));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     /// Locks the members until the file is dropped: no other process changes them.
     pub(super) fn lock(&self) -> Result<File, CaError> {
-        let path = self.path("lock");
+        let path = self.path(LOCK);
         let failed = |source| CaError::Io { path: path.clone(), source };
         let file = files::private().create(true).append(true).open(&path).map_err(failed)?;
         let start = Instant::now();

@@ -26,8 +26,8 @@ use super::{
 };
 
 /// Bytes of a public key: an uncompressed point of P-256.
-pub const KEY_BYTES: usize = 65;
-pub const SECRET_BYTES: usize = 32;
+pub(crate) const KEY_BYTES: usize = 65;
+pub(crate) const SECRET_BYTES: usize = 32;
 
 /// The key that a device has sent.
 struct DeviceKey<'a>(&'a [u8]);
@@ -60,6 +60,7 @@ impl PublicKeyData for DeviceKey<'_> {
 /// A certificate for a key that a device has sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IssuedCertificate {
+    /// The device that is named in the certificate.
     pub device: DeviceId,
     /// PEM: the device's certificate and the authority's.
     pub bundle: String,
@@ -115,7 +116,7 @@ impl Authority {
     }
 
     /// The same for a name that may be a member already. This is checked again when the token is redeemed.
-    pub fn token_as(
+    pub(crate) fn token_as(
         &self,
         device: &DeviceId,
         valid_for: Duration,
@@ -164,7 +165,7 @@ impl Authority {
     /// A certificate for a new key of the device that is enrolled with `present`, with the same grant. The present one is valid
     /// until the new one is used, so a lost answer locks no device out. `None` if no device is enrolled with `present`, or it
     /// has expired: then a token is needed.
-    pub fn renew(
+    pub(crate) fn renew(
         &self,
         present: &CertificateDer<'_>,
         key: &[u8],

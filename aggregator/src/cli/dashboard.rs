@@ -7,13 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use axum::Router;
 use clap::Subcommand;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::{Value, json};
 use strategies::Registry;
 
-use super::{Format, print, say, serve::stop_signal};
+use super::{Format, place::Place, print, say, serve::stop_signal};
 use crate::http::{
     DashboardStart,
     access::{Accounts, Role},
@@ -76,12 +75,12 @@ pub(super) fn dashboard(registry: &Registry, args: DashboardArgs) -> Result<()> 
     if let Some(DashboardCommand::User(command)) = command {
         return user(command);
     }
-    let config = super::load(&dir)?;
+    let config = super::load(&Place::of(&dir)?.run)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let registry = registry.clone();
         let site = DashboardStart { listen, dir, config, registry, live: None, actions: false };
-        let running = start(site, Router::new()).await?;
+        let running = start(site).await?;
         print(&format!("dashboard on {}\n", running.url()))?;
         stop_signal()?.await;
         Ok(())
@@ -91,7 +90,11 @@ pub(super) fn dashboard(registry: &Registry, args: DashboardArgs) -> Result<()> 
 fn user(command: UserCommand) -> Result<()> {
     match command {
         UserCommand::Add { dir, role, format, name } => {
-            ensure!(dir.join("fairtier.toml").exists(), "{} is not a gateway's directory", dir.display());
+            ensure!(
+                Place::of(&dir)?.run.join("fairtier.toml").exists(),
+                "{} is not a gateway's directory",
+                dir.display()
+            );
             Accounts::of(&dir).add(&name, role, &password()?)?;
             let text = format!("{name} can log in as {}\n", role.name());
             say(format, &text, &json!({ "name": name, "role": role.name() }))

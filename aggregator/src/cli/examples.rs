@@ -11,6 +11,9 @@ Examples:
   fairtier gateway revoke --dir gateway cam-2        cam-2 can no longer connect
   fairtier gateway members --dir gateway             list members and revoked devices
   fairtier gateway rotate-server-key --dir gateway   a new key for the server, if the present one may be stolen
+  fairtier gateway check --dir gateway               would it start, and what does each tier cost?
+  fairtier gateway backup --dir gateway monday.tar   all that the gateway needs to go on, also while it runs
+  fairtier gateway restore monday.tar --dir gateway-2  the same gateway in another directory
   fairtier gateway serve --dir gateway               serve until the run is over or Ctrl-C
   fairtier gateway resume --dir gateway              the same, but never begins a new run
   fairtier gateway status --dir gateway              the last round, and the devices this one waits for
@@ -19,7 +22,8 @@ Examples:
   fairtier gateway verify --dir gateway              check the whole store and list what is damaged
   fairtier gateway rollback --dir gateway --to 41    make the model after round 41 the present one
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy
-  fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier";
+  fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier
+  fairtier gateway run new --dir gateway second      another run of the same fleet";
 
 pub(super) const INIT: &str = "\
 Examples:
@@ -53,8 +57,30 @@ Examples:
   fairtier gateway revoke --dir gateway cam-2
   fairtier gateway revoke --dir gateway cam-2 cam-3   also while `serve` runs";
 
+pub(super) const CHECK: &str = "\
+Examples:
+  fairtier gateway check --dir gateway                                      exit code 1 if the gateway would not start
+  fairtier gateway check --dir gateway --listen 0.0.0.0:4433 --metrics 127.0.0.1:9464
+  fairtier gateway check --dir gateway --format json | jq '.findings[] | select(.state != \"ok\")'";
+
+pub(super) const SCHEMA: &str = "\
+Examples:
+  fairtier gateway schema > fairtier.schema.json        then, as the first line of fairtier.toml, for editors with Taplo:
+  #:schema fairtier.schema.json";
+
+pub(super) const BACKUP: &str = "\
+Examples:
+  fairtier gateway backup --dir gateway monday.tar      also while `serve` runs
+  fairtier gateway backup --dir gateway /mnt/safe/gateway.tar --format json";
+
+pub(super) const RESTORE: &str = "\
+Examples:
+  fairtier gateway restore monday.tar --dir gateway-2   then: fairtier gateway resume --dir gateway-2";
+
 pub(super) const SERVE: &str = "\
 Examples:
+  fairtier gateway serve --dir gateway --metrics 127.0.0.1:9464   for Prometheus: /metrics, /healthz and /readyz
+  fairtier gateway serve --dir gateway --log-format json 2> gateway.log
   fairtier gateway serve --dir gateway --listen 0.0.0.0:4433   until Ctrl-C
   fairtier gateway serve --dir gateway --fairness 0.3          losses of tiers within 30 % of their mean
   fairtier gateway serve --dir gateway --dashboard 127.0.0.1:8080  pages of the run for a browser
@@ -77,6 +103,8 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   fairtier gateway status --dir gateway
+  fairtier gateway status --dir gateway --follow          every round, until the run ends
+  fairtier gateway status --dir gateway --follow --format json | jq 'select(.event == \"round\").report.loss.mean'
   fairtier gateway status --dir gateway --format json | jq '.waiting'            devices a long round waits for, and until when
   fairtier gateway status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
@@ -117,7 +145,29 @@ Examples:
 
 pub(super) const EXPORT: &str = "\
 Examples:
-  fairtier gateway export --dir gateway --out onnx      onnx/tier-0.onnx and so on; also while `serve` runs";
+  fairtier gateway export --dir gateway --out onnx                onnx/tier-0.onnx and so on; also while `serve` runs
+  fairtier gateway export --dir gateway --out onnx --round best   the model that devices have reported the best figures of
+  fairtier gateway export --dir gateway --out onnx --round 41     if it is kept; otherwise the rounds that are kept are listed";
+
+pub(super) const RUN: &str = "\
+Examples:
+  fairtier gateway run new --dir gateway second        then edit gateway/runs/second/fairtier.toml, and serve
+  fairtier gateway run list --dir gateway
+  fairtier gateway run switch --dir gateway default    back to the run in the directory itself";
+
+pub(super) const RUN_NEW: &str = "\
+Examples:
+  fairtier gateway run new --dir gateway second        copies the configuration to gateway/runs/second/fairtier.toml";
+
+pub(super) const RUN_LIST: &str = "\
+Examples:
+  fairtier gateway run list --dir gateway
+  fairtier gateway run list --dir gateway --format json | jq '.[] | select(.active).run'";
+
+pub(super) const RUN_SWITCH: &str = "\
+Examples:
+  fairtier gateway run switch --dir gateway second
+  fairtier gateway run switch --dir gateway default    the run in the directory itself";
 
 pub(super) const CODES: &str = "\
 Examples:

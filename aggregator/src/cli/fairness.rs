@@ -11,7 +11,7 @@ use common::{
 use serde_json::{Value, json};
 use strategies::{Registry, fairness::FairnessLine};
 
-use super::{Format, print, say};
+use super::{Format, place::Place, print, say};
 use crate::{
     config::{Config, replace_config, with_target},
     run::Run,
@@ -19,16 +19,22 @@ use crate::{
     store::ReportReader,
 };
 
-pub(super) fn fairness(registry: &Registry, dir: &Path, target: Option<f64>, format: Format) -> Result<()> {
+pub(super) fn fairness(
+    registry: &Registry,
+    place: &Place,
+    target: Option<f64>,
+    format: Format,
+) -> Result<()> {
     match target {
-        Some(target) => change(registry, dir, target, format),
-        None => show(dir, format),
+        Some(target) => change(registry, place, target, format),
+        None => show(place, format),
     }
 }
 
 /// Prints the state after the last round.
-fn show(dir: &Path, format: Format) -> Result<()> {
-    let report = last_report(dir)?;
+fn show(place: &Place, format: Format) -> Result<()> {
+    let dir = &place.gateway;
+    let report = last_report(&place.run)?;
     let lines = lines(&report).with_context(|| dir.display().to_string())?;
     if lines.is_empty() {
         let shown = dir.display();
@@ -83,7 +89,8 @@ fn last_report(dir: &Path) -> Result<Value> {
 }
 
 /// Writes another target into the configuration.
-fn change(registry: &Registry, dir: &Path, target: f64, format: Format) -> Result<()> {
+fn change(registry: &Registry, place: &Place, target: f64, format: Format) -> Result<()> {
+    let dir = &place.run;
     let path = dir.join("fairtier.toml");
     let name = || format!("{}: {}", Code::BadConfig, path.display());
     let before = super::load(dir)?.fairness.target;
@@ -93,7 +100,7 @@ fn change(registry: &Registry, dir: &Path, target: f64, format: Format) -> Resul
     let config = Config { fairness: Config::parse(&text)?.fairness, ..super::load(dir)? };
     Run::prepare(registry, &config).with_context(name)?;
     replace_config(&path, &text).with_context(|| path.display().to_string())?;
-    let serving = is_serving(dir).with_context(|| dir.display().to_string())?;
+    let serving = is_serving(&place.gateway).with_context(|| place.gateway.display().to_string())?;
     let driven = last(dir).is_some_and(|status| status["last_round"]["fairness"].is_array());
     let from = match (serving, driven || before > 0.0) {
         (true, true) => "the next round on",

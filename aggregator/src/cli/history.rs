@@ -4,10 +4,18 @@
 
 use std::{io::Write, path::Path};
 
-use crate::store::{LineFaults, Report, ReportReader};
+use crate::{
+    status,
+    store::{LineFaults, Report, ReportReader},
+};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use coordinator::report::history::{HistoryRow, csv_head, has_target, table_head, tiers};
+use coordinator::{
+    best::BestModel,
+    report::history::{HistoryRow, csv_head, has_target, table_head, tiers},
+};
+use serde::Deserialize as _;
+use serde_json::Value;
 use tracing::warn;
 
 use super::output::stream;
@@ -23,17 +31,22 @@ pub(super) enum Format {
 }
 
 pub(super) fn history(dir: &Path, format: Format, last: Option<usize>) -> Result<()> {
+    let status = status::last(dir);
     let store = dir.join("store");
     let mut reader = open(&store, last)?;
     stream(|out| match format {
         Format::Table => {
             let target = any_target(open(&store, last)?)?;
-            print_rows(&mut reader, out, &table_head(target), |row| row.table(target))
+            let end = print_rows(&mut reader, out, &table_head(target), |row, before| {
+                let change = change_line(row, before).map_or(String::new(), |line| line + "\n");
+                change + &row.table(target)
+            })?;
+            Ok(write!(out, "{}", end_lines(end.as_ref(), status.as_ref()))?)
         }
         Format::Csv => {
             // The header names every tier, so the tiers are counted first.
             let tiers = most_tiers(open(&store, last)?)?;
-            print_rows(&mut reader, out, &csv_head(tiers), |row| row.csv(tiers))
+            print_rows(&mut reader, out, &csv_head(tiers), |row, _| row.csv(tiers)).map(drop)
         }
         Format::Json => print_json(&mut reader, out),
     })?;
@@ -56,18 +69,43 @@ fn print_rows(
     reader: &mut ReportReader,
     out: &mut dyn Write,
     head: &str,
-    line: impl Fn(&HistoryRow) -> String,
-) -> Result<()> {
+    line: impl Fn(&HistoryRow, Option<&HistoryRow>) -> String,
+) -> Result<Option<HistoryRow>> {
     writeln!(out, "{head}")?;
+    let mut before = None;
     while let Some(Report { round, text }) = reader.read_next()? {
         match HistoryRow::parse(text) {
-            Ok(row) => writeln!(out, "{}", line(&row))?,
+            Ok(row) => {
+                writeln!(out, "{}", line(&row, before.as_ref()))?;
+                before = Some(row);
+            }
             Err(error) => {
                 warn!("the report of round {round} is left out, because it cannot be parsed: {error}");
             }
         }
     }
-    Ok(())
+    Ok(before)
+}
+
+/// A line before a round whose strategy or configuration is not that of the round before.
+fn change_line(row: &HistoryRow, before: Option<&HistoryRow>) -> Option<String> {
+    let round = row.cells[0].map_or("-".to_owned(), |round| round.to_string());
+    if let Some(change) = row.change() {
+        return Some(format!("-- changed before round {round}: {change}"));
+    }
+    // After a rollback, a round is compared with one that is undone.
+    let (from, to) = (before?.strategy.as_ref()?, row.strategy.as_ref()?);
+    (from != to).then(|| format!("-- changed before round {round}: strategy.name {from} -> {to}"))
+}
+
+/// Why training has ended early, and the best model. The scores after the last round, which have no line, may have changed it.
+fn end_lines(last: Option<&HistoryRow>, status: Option<&Value>) -> String {
+    let Some(last) = last else { return String::new() };
+    let told = status.filter(|status| status["committed"].as_f64() == last.cells[0]);
+    let told = told.and_then(|status| BestModel::deserialize(&status["best"]).ok());
+    let best = told.as_ref().or(last.best.as_ref());
+    let stopped = last.stopped.iter().map(|why| format!("-- {why}\n"));
+    stopped.chain(best.map(|best| format!("-- the best model is {best}\n"))).collect()
 }
 
 fn most_tiers(mut reader: ReportReader) -> Result<usize> {

@@ -2,22 +2,35 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use crate::{
+    config::Config,
+    notify::Notifier,
     run::RunError,
     server::{RunEnd, Server, ServerError},
+    status,
     store::ReportReader,
+    worker::WorkerError,
 };
 use anyhow::{Error, Result, anyhow, bail};
+use common::Code;
 use serde::{Deserialize, de::IgnoredAny};
 use strategies::registry::Registry;
 use tracing::info;
+use trainer::data::schema::Scaling;
 
-use super::print;
+use super::{
+    log::LogLevel,
+    monitor::{Monitor, MonitorArgs},
+    place::Place,
+    print,
+    reconfigure::Reconfigure,
+};
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
@@ -46,30 +59,49 @@ pub(super) struct ServeArgs {
     /// could train in any round
     #[arg(long)]
     exit_when_done: bool,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
-pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, fairness, exit_when_done, .. } = args;
-    let mut config = super::load(dir)?;
-    if let Some(listen) = *listen {
-        config.server.listen = listen;
+impl ServeArgs {
+    /// The configuration of the active run with what the command line overrides.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = super::load(&Place::of(&self.dir)?.run)?;
+        if let Some(listen) = self.listen {
+            config.server.listen = listen;
+        }
+        if let Some(target) = self.fairness {
+            config.fairness.target = target;
+        }
+        Ok(config)
     }
-    if let Some(target) = *fairness {
-        config.fairness.target = target;
-    }
+}
+
+pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Result<()> {
+    let config = args.config()?;
+    log.follow(&config.log.level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
+        let ServeArgs { dir, exit_when_done, .. } = args;
+        let own = Place::of(dir)?.run;
+        let monitor = args.monitor.bind(&config).await?;
+        let observer = monitor.as_ref().map(Monitor::observer);
+        let server =
+            Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir, &config))?;
+        let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         #[cfg(feature = "dashboard")]
         let _dashboard = dashboard(registry, args, &config, &server).await?;
+        let mut manager = Notifier::from_environment();
         let stop = stop_signal()?;
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
-        if over {
-            info!("the run is over and has its final scores; raise run.rounds to continue");
-        } else {
+        let run = async {
+            if over {
+                info!("the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early");
+                return;
+            }
             tokio::select! {
                 () = &mut stop => info!("stopping"),
                 end = server.finished() => if end == RunEnd::Over {
@@ -77,9 +109,24 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
                     linger(&server, *exit_when_done, stop).await;
                 }
             }
+        };
+        let handle = server.handle();
+        let follow = Reconfigure { registry, args, log, config: config.clone(), server: &handle }.follow(manager.as_mut());
+        tokio::select! {
+            () = run => {}
+            ended = follow => ended?,
         }
-        server.stop().await.map_err(|failed| advise(failed, dir))?;
-        if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
+        if let Some(monitor) = &monitor {
+            monitor.stop();
+        }
+        if let Some(manager) = &mut manager {
+            manager.stopping();
+        }
+        server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
+        if over && *exit_when_done {
+            expect_training(&own, dir)?;
+        }
+        if over { expect_convergence(&own, dir, &config) } else { Ok(()) }
     })
 }
 
@@ -106,10 +153,36 @@ async fn dashboard(
         live: Some(server.live()),
         actions: args.dashboard_actions || config.dashboard.actions,
     };
-    let running = crate::http::start(start, axum::Router::new()).await?;
+    let running = crate::http::start(start).await?;
     // For scripts and tests that let the system choose the port.
     print(&format!("dashboard on {}\n", running.url()))?;
     Ok(Some(running))
+}
+
+/// Fails if the scores of the final model show that it has diverged.
+fn expect_convergence(own: &Path, dir: &Path, config: &Config) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Status {
+        last_round: Scores,
+    }
+    #[derive(Deserialize)]
+    struct Scores {
+        round: u32,
+        purpose: String,
+        kept: Option<u16>,
+    }
+    let status: Status = serde_json::from_slice(&fs::read(own.join(status::FILE))?)?;
+    let Scores { round, purpose, kept } = status.last_round;
+    if purpose != "evaluate" || kept != Some(Code::Diverged.number()) {
+        return Ok(());
+    }
+    // The scores have the number of the round that would follow.
+    let before = round.saturating_sub(2);
+    let (code, slower, dir) = (Code::Diverged, slower(dir, config), dir.display());
+    bail!(
+        "{code}: the loss of the final model is many times the first one; go back with `fairtier gateway rollback --dir \
+         {dir} --to {before}`; {slower}"
+    );
 }
 
 /// What a report states about devices that could not train.
@@ -134,8 +207,8 @@ struct Refused {
 }
 
 /// Fails if no device has trained in any round: the model is still the initial one.
-fn expect_training(dir: &Path) -> Result<()> {
-    let Some(mut reader) = ReportReader::open(&dir.join("store"))? else { return Ok(()) };
+fn expect_training(own: &Path, dir: &Path) -> Result<()> {
+    let Some(mut reader) = ReportReader::open(&own.join("store"))? else { return Ok(()) };
     let mut lost = BTreeMap::<String, usize>::new();
     let mut count = 0;
     while let Some(report) = reader.read_next()? {
@@ -154,12 +227,12 @@ fn expect_training(dir: &Path) -> Result<()> {
     if count == 0 {
         return Ok(());
     }
-    let dir = dir.display();
+    let (dir, own) = (dir.display(), own.display());
     let why: Vec<_> = lost.iter().take(NAMED).map(|(why, times)| format!("{why} {times} times")).collect();
     let why = if why.is_empty() { "no device was connected".to_owned() } else { why.join(", ") };
     bail!(
         "no device could train: all {count} rounds are empty, and the model is still the initial one; {why}. \
-         Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
+         Look at the logs of these devices and remove the cause, raise run.rounds in {own}/fairtier.toml by {count}, \
          then continue with `fairtier gateway resume --dir {dir}`"
     );
 }
@@ -181,11 +254,12 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 }
 
 /// Adds the next step to the error of a run that has stopped.
-fn advise(failed: ServerError, dir: &Path) -> Error {
+fn advise(failed: ServerError, dir: &Path, config: &Config) -> Error {
     let again = match &failed {
         ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
             "free some space, then start again".to_owned()
         }
+        ServerError::Run(RunError::Worker(WorkerError::Diverged { .. })) => slower(dir, config),
         // The error itself states what is affected and what to do.
         ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
         ServerError::Run(RunError::Worker(cause)) => {
@@ -198,6 +272,30 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
         _ => return failed.into(),
     };
     anyhow!("{failed}; {again}")
+}
+
+/// What to do about divergence: scale what is not scaled, or lower the learning rate.
+fn slower(dir: &Path, config: &Config) -> String {
+    let (dir, lr) = (dir.display(), config.training.lr);
+    let lower = format!(
+        "lower training.lr = {lr} in {dir}/fairtier.toml, then continue with `fairtier gateway resume --dir {dir}`"
+    );
+    let Ok(Some(schema)) = config.schema() else {
+        return format!(
+            "training expects inputs of about -1 to 1, and without [data] the gateway does not know theirs: scale them \
+             (`fairtier data schema` proposes how), or {lower}"
+        );
+    };
+    let open = schema.columns.iter().filter(|column| column.kind.scaling() == Some(Scaling::None));
+    let open: Vec<_> = open.take(NAMED).map(|column| format!("`{}`", column.name)).collect();
+    if open.is_empty() {
+        return format!("all columns are scaled: {lower}");
+    }
+    format!(
+        "column {} of [data] has no scaling: if its numbers leave -1 to 1, begin again in another directory with \
+         scaling = \"fleet\"; otherwise {lower}",
+        open.join(", ")
+    )
 }
 
 /// Resolves on SIGINT or SIGTERM.

@@ -10,11 +10,12 @@ use crate::{
 };
 use anyhow::{Context, Result, anyhow, bail};
 use common::{Code, output::wrap};
-use coordinator::report::history::held_devices;
+use coordinator::{best::BestModel, report::history::held_devices};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use strategies::fairness::FairnessStatus;
 
-use super::{Format, fairness, print};
+use super::{Format, fairness, place::Place, print};
 
 const COLUMNS: [&str; 12] = [
     "tier",
@@ -31,7 +32,8 @@ const COLUMNS: [&str; 12] = [
     "accuracy",
 ];
 
-pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
+pub(super) fn status(place: &Place, format: Format) -> Result<()> {
+    let Place { gateway, run: dir, name: run } = place;
     let path = dir.join(FILE);
     let name = || path.display().to_string();
     let mut status = match fs::read_to_string(&path) {
@@ -42,12 +44,13 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
         Err(error) => return Err(error).with_context(name),
     };
     // The file cannot tell: a killed server no longer writes it.
-    let serving = is_serving(dir).with_context(|| dir.display().to_string())?;
+    let serving = is_serving(gateway).with_context(|| gateway.display().to_string())?;
     status["serving"] = serving.into();
+    status["run"] = run.to_string().into();
     if !serving {
         status["waiting"] = Value::Null;
     }
-    let shown = show(&status, dir, since_1970().as_secs_f64()).with_context(name)?;
+    let shown = show(&status, gateway, since_1970().as_secs_f64()).with_context(name)?;
     let text = if format == Format::Json { status.to_string() + "\n" } else { shown };
     Ok(print(&text)?)
 }
@@ -72,6 +75,7 @@ pub(super) fn rewrite(dir: &Path, done: &RolledBack) -> Result<()> {
     let report: Option<Value> = done.last.as_deref().and_then(|report| serde_json::from_str(report).ok());
     let status = json!({
         "strategy": strategy,
+        "best": done.best,
         "committed": done.to,
         "finished": false,
         "rolled_back_from": done.from,
@@ -103,7 +107,11 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
     };
     let strategy = status["strategy"].as_str().unwrap_or("-");
     let of = status["rounds"].as_u64().map_or(String::new(), |rounds| format!(" of {rounds}"));
-    let mut text = format!("strategy {strategy}, {committed}{of} rounds committed, {state}\n");
+    let run = match status["run"].as_str().filter(|run| *run != "default") {
+        Some(run) => format!("run {run}, "),
+        None => String::new(),
+    };
+    let mut text = format!("{run}strategy {strategy}, {committed}{of} rounds committed, {state}\n");
     if !serving && status["finished"] != true {
         let _ = writeln!(text, "no server runs; `fairtier gateway serve --dir {}` starts one", dir.display());
     }
@@ -115,7 +123,19 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
         Value::Null => text.push_str("there is no report of the last round\n"),
         round => show_round(&mut text, round)?,
     }
+    text.push_str(&show_best(status));
     Ok(text)
+}
+
+/// The best model, and why training has ended early.
+pub(super) fn show_best(status: &Value) -> String {
+    let mut text = String::new();
+    if let Some(stopped) = status["stopped"].as_str() {
+        let _ = writeln!(text, "{stopped}");
+    } else if let Ok(best) = BestModel::deserialize(&status["best"]) {
+        let _ = writeln!(text, "the best model is {best}");
+    }
+    text
 }
 
 /// The devices that the run waits for, and for how long at most.
@@ -185,7 +205,19 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     };
     let rows: Vec<_> = (0..tiers).map(Some).chain([None]).map(row).collect();
     table(text, &rows);
-    if let Some(code) = round["kept"].as_u64() {
+    if !round["errors"].is_null() {
+        let errors = &round["errors"];
+        let by_tier = (0..tiers)
+            .map(|tier| (tier.to_string(), &errors["mae_by_tier"][tier], &errors["r2_by_tier"][tier]));
+        for (name, mae, r2) in by_tier.chain([("all".to_owned(), &errors["mae"], &errors["r2"])]) {
+            let _ = writeln!(text, "tier {name}: MAE {}, R2 {}", figure(mae, "mean"), number(r2, 4));
+        }
+    }
+    if let Some(of) = round["model_of"].as_u64() {
+        let _ = writeln!(text, "the round is refused, the model is that of round {of}: {}", Code::Diverged);
+    } else if let Some(rounds) = round["suspect_rounds"].as_u64() {
+        let _ = writeln!(text, "the round is refused, {rounds} in a row: {}", Code::Diverged);
+    } else if let Some(code) = round["kept"].as_u64() {
         let code = u16::try_from(code).ok().and_then(Code::of);
         let _ = writeln!(
             text,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use models::{Graph, onnx};
 use tracing::info;
 
-use super::{Format, print, say, status};
+use super::{Format, place::Place, print, say, status};
 use crate::export::MODEL;
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
@@ -18,7 +18,7 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let found = DiskStore::verify(&store).with_context(|| store.display().to_string())?;
     let text = if format == Format::Json {
         let json = serde_json::json!({
-            "format": found.format, "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
+            "format": found.format, "committed": found.committed, "open": found.open, "models": found.models, "best": found.best, "reports": found.reports,
             "devices": found.devices, "updates": found.updates, "bytes": found.bytes, "problems": found.problems,
         });
         format!("{json}\n")
@@ -26,11 +26,12 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
         let rounds =
             found.committed.map_or("no run has begun".to_owned(), |n| format!("{n} rounds committed"));
         let open = found.open.map_or(String::new(), |round| format!(", round {round} open"));
+        let best = found.best.as_ref().map_or(String::new(), |best| format!("the best model is {best}\n"));
         let problems: String = found.problems.iter().map(|problem| format!("problem: {problem}\n")).collect();
         format!(
             "{rounds}{open}; store format {}\n\
              models kept: {:?}; {} reports, {} devices\n\
-             {} updates with {} bytes agree with their checksums\n{problems}",
+             {best}{} updates with {} bytes agree with their checksums\n{problems}",
             found.format, found.models, found.reports, found.devices, found.updates, found.bytes
         )
     };
@@ -42,8 +43,8 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
 }
 
 /// Logs where the run stands; an error if none has begun.
-pub(super) fn expect_run(dir: &Path) -> Result<()> {
-    let store = dir.join("store");
+pub(super) fn expect_run(place: &Place) -> Result<()> {
+    let (dir, store) = (&place.gateway, place.run.join("store"));
     let committed = DiskStore::committed(&store).with_context(|| store.display().to_string())?;
     let Some(committed) = committed else {
         bail!(
@@ -72,17 +73,24 @@ fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
     replaced.with_context(|| path.display().to_string())
 }
 
-pub(super) fn rollback(dir: &Path, to: u32, format: Format) -> Result<()> {
-    let store = dir.join("store");
+pub(super) fn rollback(place: &Place, to: u32, format: Format) -> Result<()> {
+    let Place { gateway, run, .. } = place;
+    let store = run.join("store");
     let done = DiskStore::rollback(&store, to).with_context(|| store.display().to_string())?;
-    status::rewrite(dir, &done)?;
-    rewrite_model(dir, &done)?;
+    status::rewrite(run, &done)?;
+    rewrite_model(run, &done)?;
     let mut text = format!("went back from round {} to the model after round {}\n", done.from, done.to);
-    let json = serde_json::json!({ "from": done.from, "to": done.to, "reports": done.reports });
+    let json =
+        serde_json::json!({ "from": done.from, "to": done.to, "reports": done.reports, "best": done.best });
+    match &done.best {
+        Some(best) => text += &format!("the best model is {best}\n"),
+        None => text += "none of the models that are left is known as the best one\n",
+    }
     if let Some(reports) = done.reports {
         text += &format!("reports of the rounds between are in {}\n", reports.display());
     }
     let next = u64::from(to) + 1;
-    text += &format!("next: `fairtier gateway serve --dir {}` goes on with round {next}\n", dir.display());
+    text +=
+        &format!("next: `fairtier gateway serve --dir {}` goes on with round {next}\n", gateway.display());
     say(format, &text, &json)
 }

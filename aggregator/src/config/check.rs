@@ -25,7 +25,7 @@ fn rule(key: &'static str, value: impl Display, holds: bool, why: &'static str) 
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        self.schema()?;
+        self.task()?;
         self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
         let mut rules = training(&self.training, self.run.rounds);
         rules.extend(self.rounds());
@@ -33,6 +33,14 @@ impl Config {
         rules.extend(server(&self.server));
         rules.extend(store(&self.store));
         rules.extend(dashboard(&self.dashboard));
+        let level = &self.log.level;
+        let known = tracing_subscriber::EnvFilter::try_new(level).is_ok() && !level.is_empty();
+        rules.push(rule(
+            "log.level",
+            format!("{level:?}"),
+            known,
+            "must be error, warn, info, debug or trace",
+        ));
         match rules.into_iter().find(|rule| !rule.holds) {
             Some(Rule { key, value, why, .. }) => Err(ConfigError::Value { key, value, why }),
             None => Ok(()),
@@ -51,6 +59,12 @@ impl Config {
         let give_up = round.give_up_s >= 0.0 && round.give_up_s.is_finite();
         let over_selection = (1.0..=10.0).contains(&round.over_selection);
         vec![
+            rule(
+                "run.divergence",
+                run.divergence,
+                run.divergence == 0.0 || run.divergence > 1.0 && run.divergence.is_finite(),
+                "must be above 1, or 0",
+            ),
             rule("run.rounds", run.rounds, run.rounds < 1 << 27, "must be below 2^27"),
             rule(
                 "round.participation",
@@ -203,6 +217,7 @@ mod tests {
         assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
         assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));
+        assert!(error("[log]\nlevel = \"loud=9\"").contains("log.level"));
         assert!(error("[training]\nlr = nan").contains("training.lr"));
     }
 

@@ -12,7 +12,7 @@ use toml_edit::{DocumentMut, Item, Value, value};
 use super::{Config, ConfigError};
 
 /// The text of a configuration with another `fairness.target`.
-pub fn with_target(text: &str, target: f64) -> Result<String, ConfigError> {
+pub(crate) fn with_target(text: &str, target: f64) -> Result<String, ConfigError> {
     let mut file: DocumentMut = text.parse()?;
     let section = file.entry("fairness").or_insert_with(toml_edit::table);
     let shown = || target.to_string();
@@ -34,7 +34,7 @@ pub fn with_target(text: &str, target: f64) -> Result<String, ConfigError> {
 }
 
 /// Replaces a file as a whole and keeps its owner and permissions. A symbolic link stays one.
-pub fn replace_config(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace_config(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let before = fs::metadata(&path)?;
     write_file(&path, text, Secrecy::Secret)?;

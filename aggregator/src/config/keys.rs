@@ -5,8 +5,11 @@
 pub struct Key {
     /// As in `round`.
     pub table: String,
+    /// Without its table, as in `participation`.
     pub key: String,
+    /// As TOML, as in `[1.0, 0.5]`.
     pub default: String,
+    /// The comment above it, in one line. Keys without a comment of their own share the one before.
     pub about: String,
 }
 

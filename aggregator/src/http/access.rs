@@ -12,7 +12,7 @@ mod accounts;
 mod attempts;
 mod sessions;
 
-pub use accounts::{Account, AccountError, Accounts, FILE as ACCOUNTS_FILE, Role};
+pub use accounts::{AccountError, Accounts, Role};
 pub use attempts::Attempts;
 pub use sessions::{Sessions, User};
 

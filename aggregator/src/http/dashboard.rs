@@ -32,7 +32,10 @@ const FOLLOWING: usize = 32;
 /// What a dashboard shows, and to whom.
 #[derive(Debug)]
 pub struct DashboardOptions {
+    /// The gateway's: certificates and accounts.
     pub dir: PathBuf,
+    /// The active run's: history, status and model.
+    pub run: PathBuf,
     pub config: Config,
     pub registry: Registry,
     /// Absent if no server runs: then the run is shown as it was left.
@@ -69,7 +72,7 @@ impl Dashboard {
         let authority = Authority::open(&options.dir).ok();
         Arc::new(Self {
             strategies: options.registry.names().collect(),
-            history: RwLock::new(RunHistory::new(&options.dir)),
+            history: RwLock::new(RunHistory::new(&options.run)),
             members: Members::new(authority.clone()),
             authority,
             accounts: Accounts::of(&options.dir),
@@ -120,7 +123,7 @@ impl Dashboard {
                 history: &history,
                 members: this.members.list(),
                 config: &this.options.config,
-                disk: disk(&this.options.dir),
+                disk: disk(&this.options.run),
                 user: user.as_ref(),
                 actions: this.options.actions,
                 strategies: &this.strategies,
@@ -152,7 +155,7 @@ impl Dashboard {
         let read = tokio::task::spawn_blocking(move || {
             this.refresh();
             let committed = this.history.read().unwrap_or_else(PoisonError::into_inner).committed();
-            let dir = &this.options.dir;
+            let dir = &this.options.run;
             let report = match report_of(dir, number, committed) {
                 Ok(report) => report.map(|report| Arc::new(ReportOf(report))),
                 Err(error) => {

@@ -24,6 +24,7 @@ pub(super) const CONNECTION_ID: usize = 8;
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum QuicError {
     #[error(transparent)]
@@ -42,8 +43,15 @@ pub enum QuicError {
 pub(super) const PROTOCOLS: [&[u8]; 5] =
     [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN, common::schema::ALPN];
 
+/// An endpoint with mutual TLS for devices, bridges, enrolment and schemas. Fails if the address is in use.
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
     listen_as(authority, address, &PROTOCOLS)
+}
+
+/// Fails if the server's certificate and key cannot be used, or do not match.
+pub fn check_server_certificate(authority: &Authority) -> Result<(), QuicError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ServerCertificate::new(authority, &provider).map(drop)
 }
 
 /// The same endpoint with other protocols.

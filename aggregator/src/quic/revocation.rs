@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Removes revoked devices from the fleet, connected or not. They stay while the files cannot be read.
-    pub fn remove_revoked(&self) {
+    pub(crate) fn remove_revoked(&self) {
         for device in self.driver.members() {
             match self.authority.is_member(&device) {
                 Ok(true) => {}

@@ -13,6 +13,7 @@ use crate::{
 
 /// Why a run cannot be opened, or cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum RunError {
     #[error("{code}: {0}", code = Code::BadConfig)]
@@ -37,8 +38,12 @@ pub enum RunError {
     MaxMessage { tier: usize, need: u64, max: u32 },
     #[error("{code}: the model has {model} {what}, the columns of [data] make {schema}: correct [data], or use another model", code = Code::BadConfig)]
     Schema { what: &'static str, model: usize, schema: usize },
-    #[error("{code}: [data] is not that of the stored run; use the stored run's, or another directory", code = Code::BadConfig)]
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Task(#[from] models::task::TaskError),
+    #[error("{code}: [data] is not that of the stored run; use the stored run's, or begin another run with `fairtier gateway run new NAME`", code = Code::BadConfig)]
     OtherSchema,
+    #[error("{code}: model.source = \"{source_name}\" has the structure of the stored run's model and other initial weights, so it is another run: begin it with `fairtier gateway run new NAME`, or restore the earlier model.source, seed and start to continue this run", code = Code::WrongModel)]
+    OtherWeights { source_name: String },
     #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]
     RoundedConstants { tier: usize },
     #[error("{code}: {0}", code = .0.code())]

@@ -6,6 +6,7 @@ use common::{Codec, tier::Tier};
 use models::{
     Graph, onnx,
     plan::{CompileError, PlanOptions},
+    task::loss_of_task,
     zoo,
 };
 use strategies::{
@@ -21,8 +22,8 @@ use trainer::data::schema::METADATA_KEY;
 use super::RunError;
 use crate::config::{Config, Start};
 
-/// The model under its tiers, and its initial parameters.
-pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), RunError> {
+/// The model of a configuration without tiers, and its initial parameters.
+pub fn open_graph(config: &Config) -> Result<(Graph, Vec<f32>), RunError> {
     let source = &config.model.source;
     let (graph, mut parameters) = match zoo::build(source, config.model.seed) {
         Some(built) => built,
@@ -47,12 +48,19 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
             layers => return Err(RunError::ZeroStart { layers }),
         }
     }
+    Ok((graph, parameters))
+}
+
+/// The model under its tiers, and its initial parameters.
+pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), RunError> {
+    let (graph, parameters) = open_graph(config)?;
     let mask = |(tier, spec): (usize, &models::tiers::TierSpec)| {
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };
     let masks: Vec<_> = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
     let last: Vec<_> = config.model.tiers.iter().map(models::tiers::TierSpec::last).collect();
-    let options = config.plan_options(needs);
+    let stated = config.task()?.map(|task| loss_of_task(&graph, task)).transpose()?;
+    let options = PlanOptions { loss: stated, ..config.plan_options(needs) };
     let unfused = PlanOptions { fused: false, ..options };
     // Layers that share weights need their gradients summed before they are applied.
     let model = match TieredModel::training(graph.clone(), masks.clone(), &last, &options) {

@@ -8,7 +8,7 @@ use strategies::{fairness::RecordedReport, tiered::TieredModel};
 use super::RunError;
 use crate::{
     config::{Config, ConfigError},
-    store::{ModelFingerprint, RunRecord, SavedRun, Store},
+    store::{ModelFingerprint, RunRecord, SavedRun, Store, weights_digest},
 };
 
 /// What identifies this model in a store.
@@ -39,7 +39,12 @@ pub(super) fn load_or_begin(
     parameters: Vec<f32>,
 ) -> Result<SavedRun, RunError> {
     let model = fingerprint(model);
+    let weights = weights_digest(&parameters);
     if let Some(saved) = store.load(&model)? {
+        if saved.weights.is_some_and(|stored| stored != weights) {
+            let source = config.model.source.clone();
+            return Err(RunError::OtherWeights { source_name: source });
+        }
         // Devices that read their files in another way would undo what the run has learned.
         let stored = Config::parse(&saved.run.config).ok().and_then(|stored| stored.data);
         return if stored == config.data { Ok(saved) } else { Err(RunError::OtherSchema) };
@@ -50,6 +55,16 @@ pub(super) fn load_or_begin(
         config: toml::to_string(config).map_err(ConfigError::from)?,
     };
     store.begin_run(&run, &parameters)?;
-    let (strategy_state, devices) = (vec![], vec![]);
-    Ok(SavedRun { run, next_round: 1, attempt: 0, parameters, strategy_state, devices, open: None })
+    Ok(SavedRun {
+        run,
+        next_round: 1,
+        attempt: 0,
+        parameters,
+        strategy_state: vec![],
+        devices: vec![],
+        open: None,
+        best: None,
+        config: None,
+        weights: Some(weights),
+    })
 }

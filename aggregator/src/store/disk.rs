@@ -14,6 +14,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use common::{RunId, files};
@@ -22,11 +23,13 @@ use tracing::warn;
 
 use super::{
     Entry, RoundRecord, RunRecord, Store, StoreError,
+    extras::Extras,
     history::History,
     ledger::{self, DEVICES, Ledger, LedgerError, META, UPDATES},
     model::Models,
     spool::{self, SpareFile, Spool},
 };
+use coordinator::wall::WallTime;
 use strategies::device::DeviceRecord;
 
 mod run;
@@ -64,6 +67,7 @@ pub(super) struct Meta {
     pub attempt: u16,
     pub open: Option<RoundRecord>,
     strategy_state: Vec<u8>,
+    pub extras: Extras,
 }
 
 /// Keeps a run in one directory: see the module.
@@ -83,6 +87,8 @@ pub struct DiskStore {
     spare: Option<SpareFile>,
     /// Spools of earlier rounds, opened as they are read; until the next commit.
     old: BTreeMap<u32, Spool>,
+    /// Shared with every snapshot that lives: until then no file is removed.
+    pub(super) held: Arc<()>,
 }
 
 impl DiskStore {
@@ -125,8 +131,8 @@ impl DiskStore {
 
     pub(super) fn new(ledger: Ledger, dir: &Path, options: Options) -> Self {
         let (spools, models, history) = (dir.join("spool"), Models::of(dir), History::of(dir));
-        let (spool, unsettled, spare, old) = (None, vec![], None, BTreeMap::new());
-        Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old }
+        let (spool, unsettled, spare, old, held) = (None, vec![], None, BTreeMap::new(), Arc::default());
+        Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old, held }
     }
 
     /// Fails if anything is damaged that a run needs to continue.
@@ -152,12 +158,18 @@ impl DiskStore {
                 let value = meta.get(key)?.map(|value| value.value().to_vec());
                 value.ok_or_else(|| LedgerError::Damaged(format!("{key} is missing")))
             };
+            let extras = Extras::read(&meta, self.ledger.format())?;
+            let mut open: Option<RoundRecord> = ledger::decode("open", &bytes("open")?)?;
+            if let Some(open) = &mut open {
+                open.began = extras.began.map(WallTime);
+            }
             Ok(Some(Meta {
                 run: ledger::decode("run", &bytes("run")?)?,
                 next_round: ledger::decode("next", &bytes("next")?)?,
                 attempt: ledger::decode("attempt", &bytes("attempt")?)?,
-                open: ledger::decode("open", &bytes("open")?)?,
+                open,
                 strategy_state: ledger::strip_checksum("strategy", &bytes("strategy")?)?.to_vec(),
+                extras,
             }))
         })
     }
@@ -236,6 +248,11 @@ impl DiskStore {
         }
         let open = self.open_number();
         read(self.old.get_mut(&round).ok_or(StoreError::WrongRound { open, got: round })?)
+    }
+
+    /// Whether a snapshot of the store lives.
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.held) > 1
     }
 
     /// Starts a new history file if one is due. A failure does not stop the run.

@@ -1,12 +1,12 @@
 //! The record of an update in the ledger and in the spool.
 //!
 //! ```text
-//! record  | fields, postcard | tail: Option<Validation>, postcard |
+//! record  | fields, postcard | tail: Option<Validation>, then Option<Errors> if there are any, postcard |
 //! ```
 //! The tail holds what came after format 5. It is written only where a device has reported it, so records without it have
 //! the bytes of format 5, and a store needs no migration.
 
-use common::message::Validation;
+use common::message::{Errors, Validation};
 use serde::{Deserialize, Serialize};
 
 use super::UpdateHeader;
@@ -40,8 +40,14 @@ impl Entry {
         let (mut entry, tail) = postcard::take_from_bytes::<Self>(record).ok()?;
         if !tail.is_empty() {
             let (validation, rest) = postcard::take_from_bytes::<Option<Validation>>(tail).ok()?;
+            let (errors, rest) = match rest {
+                [] => (None, rest),
+                _ => postcard::take_from_bytes::<Option<Errors>>(rest).ok()?,
+            };
             // A tail that says nothing is never written.
-            entry.header.scalars.validation = Some(validation.filter(|_| rest.is_empty())?);
+            let scalars = &mut entry.header.scalars;
+            (scalars.validation, scalars.errors) = (validation, errors);
+            (rest.is_empty() && tail_of(&entry.header)? == tail).then_some(())?;
         }
         Some(entry)
     }
@@ -54,15 +60,21 @@ pub(super) fn encode_header(header: &UpdateHeader) -> Option<Vec<u8>> {
 
 /// Bytes of [`encode_header`].
 pub(super) fn header_len(header: &UpdateHeader) -> Option<usize> {
-    let tail = |validation: &Validation| postcard::experimental::serialized_size(&Some(validation));
-    let tail = header.scalars.validation.as_ref().map_or(Ok(0), tail).ok()?;
-    Some(postcard::experimental::serialized_size(header).ok()? + tail)
+    Some(postcard::experimental::serialized_size(header).ok()? + tail_of(header)?.len())
 }
 
 fn with_tail(record: &impl Serialize, header: &UpdateHeader) -> Option<Vec<u8>> {
-    match header.scalars.validation {
-        None => postcard::to_allocvec(record),
-        validation => postcard::to_allocvec(&(record, validation)),
+    let mut bytes = postcard::to_allocvec(record).ok()?;
+    bytes.extend(tail_of(header)?);
+    Some(bytes)
+}
+
+/// Empty where a device has reported nothing that came after format 5.
+fn tail_of(header: &UpdateHeader) -> Option<Vec<u8>> {
+    match (header.scalars.validation, header.scalars.errors) {
+        (None, None) => Ok(vec![]),
+        (validation, None) => postcard::to_allocvec(&validation),
+        both => postcard::to_allocvec(&both),
     }
     .ok()
 }

@@ -7,7 +7,9 @@ use std::{
 
 use super::{ModelFingerprint, migrate};
 
+/// What a store refuses, and how its files fail.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum StoreError {
     #[error("{path} is damaged: {what}. {}", consequence(.path), path = .path.display())]
@@ -17,7 +19,7 @@ pub enum StoreError {
     #[error("{path} has format {found}, and this program reads formats {oldest} to {known}. {}",
         other_format(*.found), path = .path.display(), oldest = migrate::OLDEST)]
     Format { path: PathBuf, found: u32, known: u32 },
-    #[error("the stored run is of a model with digest {:08x}, {} parameters and {} tiers, not of digest {:08x}, {} parameters and {} tiers; use the stored run's model and tiers, or another directory",
+    #[error("the stored run is of a model with digest {:08x}, {} parameters and {} tiers, not of digest {:08x}, {} parameters and {} tiers; use the stored run's model and tiers, begin another run with `fairtier gateway run new NAME`, or use another directory",
         .stored.digest, .stored.parameters, .stored.tiers.len(), .given.digest, .given.parameters, .given.tiers.len())]
     OtherModel { stored: ModelFingerprint, given: ModelFingerprint },
     #[error("the store already holds a run; load it, or begin in another directory")]
@@ -25,7 +27,7 @@ pub enum StoreError {
     #[error("no run has begun in this store")]
     NotBegun,
     #[error(
-        "the model of round {round} is not kept; kept are those of rounds {kept:?} (store.keep_models says how many)"
+        "the model of round {round} is not kept; kept are those of rounds {kept:?} (store.keep_models says how many; the best one stays kept)"
     )]
     NoModel { round: u32, kept: Vec<u32> },
     #[error("round {got} does not fit: {}", .open.map_or("no round is open".to_owned(), |open| format!("round {open} is open")))]
@@ -44,7 +46,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the disk has no room for what must be written.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }

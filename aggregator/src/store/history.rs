@@ -31,10 +31,9 @@ mod reader;
 mod tail;
 
 pub(super) use files::open_for_writing;
-pub use line::FaultReason;
 pub(super) use line::{parse as parse_line, with_checksum};
 pub(super) use reader::{ChecksumRule, HistoryLine};
-pub use reader::{LineFault, LineFaults, Report, ReportReader, Reports};
+pub use reader::{LineFaults, Report, ReportReader, Reports};
 
 /// The history files of a store. They are opened for every line, so they may be moved away at any time.
 #[derive(Debug)]
@@ -63,6 +62,12 @@ impl History {
         added
             .and_then(|mut file| file.write_all(with_checksum(report).as_bytes()))
             .map_err(|source| self.failed(source))
+    }
+
+    /// The full files, by round.
+    pub fn full(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
+        Ok(archives.into_iter().map(|archive| archive.path).collect())
     }
 
     pub fn sync(&self) -> Result<(), StoreError> {

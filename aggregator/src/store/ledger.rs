@@ -3,6 +3,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | meta | `format`, `run`, `next`, `attempt`, `open`, `strategy` | number, [`super::RunRecord`], round, number, [`super::RoundRecord`] or none, bytes |
+//! | meta | `best`, `config`, `weights`, `began` | see `extras.rs` |
 //! | devices | DeviceId | [`strategies::device::DeviceRecord`] |
 //! | updates | round, exchange, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | [`super::model::ModelRecord`]: length and checksum of its file |
@@ -114,10 +115,10 @@ impl Ledger {
     pub fn raise(
         &mut self,
         format: u32,
-        change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), LedgerError>,
     ) -> Result<(), StoreError> {
         self.write(|txn| {
-            change(txn).map_err(|error| LedgerError::Store(Box::new(error)))?;
+            change(txn)?;
             txn.open_table(META)?.insert("format", encode("format", &format)?.as_slice())?;
             Ok(())
         })?;
@@ -139,6 +140,12 @@ impl Ledger {
     ) -> Result<T, StoreError> {
         self.sound()?;
         caught(|| look(&self.db()?.begin_read()?)).map_err(|error| self.failed(error))
+    }
+
+    /// A view of the present state, which later changes do not touch.
+    pub fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        self.sound()?;
+        caught(|| Ok(self.db()?.begin_read()?)).map_err(|error| self.failed(error))
     }
 
     /// Applies all of `change` durably, or nothing of it.
@@ -201,6 +208,12 @@ pub(super) enum LedgerError {
     Store(Box<StoreError>),
 }
 
+impl From<StoreError> for LedgerError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
+}
+
 macro_rules! from_database {
     ($($error:ty),*) => {
         $(impl From<$error> for LedgerError {
@@ -221,7 +234,7 @@ from_database!(
 /// Turns panics into errors: the database panics on some kinds of damage in its own pages.
 ///
 /// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
-fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
+pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -292,7 +305,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
     files::rename(&draft.0, path).map_err(io)
 }
 
-fn at(path: &Path, error: LedgerError) -> StoreError {
+pub(super) fn at(path: &Path, error: LedgerError) -> StoreError {
     let path = path.to_owned();
     match error {
         LedgerError::Damaged(what) => StoreError::Damaged { path, what },

@@ -9,8 +9,8 @@ use std::{
 use common::{DeviceId, message::Ticket};
 
 use super::{
-    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Store,
-    StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    BestModel, Commit, Entry, KeptModel, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord,
+    SavedRun, Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
     payload_pool::{PayloadPool, PayloadSlot},
 };
 use strategies::device::DeviceRecord;
@@ -44,9 +44,13 @@ pub struct MemoryStore {
     unsettled: BTreeSet<IndexKey>,
     payloads: PayloadPool,
     reports: BTreeMap<u32, String>,
+    best: Option<BestModel>,
+    config: Option<String>,
+    weights: Option<u32>,
 }
 
 impl MemoryStore {
+    /// Without a run, and with all payloads in memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,6 +62,13 @@ impl MemoryStore {
 
     fn run(&self) -> Result<&RunRecord, StoreError> {
         self.run.as_ref().ok_or(StoreError::NotBegun)
+    }
+
+    /// Keeps the last models, the best one and one that is spared.
+    fn forget_models(&mut self, committed: u32, spared: Option<u32>) {
+        let oldest = committed.saturating_add(1).saturating_sub(super::disk::DEFAULT_KEEP_MODELS as u32);
+        let kept = [self.best.as_ref().map(|best| best.round), spared];
+        self.models.retain(|&round, _| round >= oldest || kept.contains(&Some(round)));
     }
 
     /// Where the payload of an update is.
@@ -78,6 +89,7 @@ impl Store for MemoryStore {
         self.run = Some(run.clone());
         self.next_round = 1;
         self.models.insert(0, parameters.to_vec());
+        self.weights = Some(super::weights_digest(parameters));
         Ok(())
     }
 
@@ -103,6 +115,9 @@ impl Store for MemoryStore {
                 }),
                 None => None,
             },
+            best: self.best.clone(),
+            config: self.config.clone(),
+            weights: self.weights,
         }))
     }
 
@@ -179,8 +194,10 @@ impl Store for MemoryStore {
             return Err(StoreError::WrongRound { open, got: commit.round });
         }
         self.models.insert(commit.round, commit.parameters.to_vec());
-        while self.models.len() > super::disk::DEFAULT_KEEP_MODELS {
-            self.models.pop_first();
+        self.best = commit.best.cloned();
+        self.forget_models(commit.round, commit.spared);
+        if let Some(config) = commit.config {
+            self.config = Some(config.to_owned());
         }
         self.strategy_state = commit.strategy_state.to_vec();
         self.reports.insert(commit.round, commit.report.to_owned());
@@ -193,6 +210,21 @@ impl Store for MemoryStore {
         self.open = None;
         self.next_round = commit.round + 1;
         Ok(())
+    }
+
+    fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError> {
+        self.run()?;
+        self.best = Some(best.clone());
+        self.forget_models(self.next_round.saturating_sub(1), None);
+        Ok(())
+    }
+
+    fn kept_models(&self) -> Result<Vec<KeptModel>, StoreError> {
+        let kept = |(&round, parameters): (&u32, &Vec<f32>)| KeptModel {
+            round,
+            crc: super::weights_digest(parameters),
+        };
+        Ok(self.models.iter().map(kept).collect())
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {

@@ -3,6 +3,7 @@
 //! | from | to | what the step does |
 //! |---|---|---|
 //! | 4 | 5 | every line of the history gets a checksum, and full files of it may exist |
+//! | 5 | 6 | the ledger gets keys for the best model, the configuration, the initial weights and the time of the open round |
 //!
 //! A step runs when a store is opened for writing. It changes files first; these can be read as the old format and as the
 //! new one. The ledger is changed, and its format number raised, in one transaction at the end. So a store that is killed at
@@ -21,9 +22,9 @@ use redb::WriteTransaction;
 use tracing::info;
 
 use super::{
-    StoreError,
+    StoreError, extras,
     history::{History, open_for_writing, parse_line, with_checksum},
-    ledger::{Ledger, RemoveOnDrop},
+    ledger::{Ledger, LedgerError, RemoveOnDrop},
 };
 
 /// The oldest format that can be read and migrated.
@@ -31,10 +32,10 @@ pub(super) const OLDEST: u32 = 4;
 /// The present one.
 pub(super) const FORMAT: u32 = OLDEST + MIGRATIONS.len() as u32;
 
-type Migration = fn(&Path, &WriteTransaction) -> Result<(), StoreError>;
+type Migration = fn(&Path, &WriteTransaction) -> Result<(), LedgerError>;
 
 /// The first one starts from [`OLDEST`].
-const MIGRATIONS: [Migration; 1] = [add_history_checksums];
+const MIGRATIONS: [Migration; 2] = [add_history_checksums, |_, txn| extras::add(txn)];
 
 /// Runs all steps that a store still needs.
 pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), StoreError> {
@@ -47,7 +48,7 @@ pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), St
 }
 
 /// From 4 to 5. A reader of format 4 ignores the checksum, so the file may change before the ledger does.
-fn add_history_checksums(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
+fn add_history_checksums(dir: &Path, _: &WriteTransaction) -> Result<(), LedgerError> {
     // Left by a version of format 4 that was killed while it opened a store.
     let _ = fs::remove_file(dir.join("fairtier.redb.copy"));
     if let Some(draft) = draft_with_checksums(dir)? {

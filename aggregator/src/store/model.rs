@@ -13,7 +13,7 @@ use common::{files, wire::crc32};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StoreError,
+    KeptModel, StoreError,
     spool::{self, sync_dir},
 };
 
@@ -21,7 +21,7 @@ use super::{
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct ModelRecord {
     bytes: u64,
-    crc: u32,
+    pub(super) crc: u32,
 }
 
 /// The directory of the models.
@@ -74,19 +74,25 @@ impl Models {
         decode(&bytes).ok_or_else(|| damaged("it ends inside a number"))
     }
 
+    /// The parameters of a file whose checksum another process has told.
+    pub fn read_told(&self, kept: KeptModel) -> Result<Vec<f32>, StoreError> {
+        let bytes = fs::metadata(self.path(kept.round)).map_or(0, |file| file.len());
+        self.read(kept.round, ModelRecord { bytes, crc: kept.crc })
+    }
+
     /// Removes the files of all rounds that the ledger does not name.
     pub fn sweep(&self, named: impl Fn(u32) -> bool) -> Result<(), StoreError> {
         spool::sweep_files(&self.0, SUFFIX, named)
     }
 
-    fn path(&self, round: u32) -> PathBuf {
+    pub fn path(&self, round: u32) -> PathBuf {
         spool::file_of(&self.0, round, SUFFIX)
     }
 }
 
 const SUFFIX: &str = "model";
 
-fn encode(parameters: &[f32]) -> Vec<u8> {
+pub(super) fn encode(parameters: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; 4 * parameters.len()];
     for (to, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(parameters) {
         *to = value.to_le_bytes();

@@ -19,10 +19,12 @@ use strategies::{
 };
 
 mod archives;
+mod best;
 mod damaged;
 mod migration;
 mod reading;
 mod reports;
+mod snapshots;
 mod validation;
 
 fn id(name: &str) -> DeviceId {
@@ -45,6 +47,7 @@ fn round(number: u32) -> RoundRecord {
         selected: selected.to_vec(),
         wanted: vec![],
         exchanges: vec![ExchangeRecord { kind: Kind::Train, digest: 1, asked: vec![] }],
+        began: None,
     }
 }
 
@@ -107,8 +110,14 @@ fn payloads(store: &mut dyn Store, round: u32) -> Result<Vec<Vec<u8>>, StoreErro
 fn commit(store: &mut dyn Store, round: u32) {
     let report = format!("{{\"round\": {round}}}");
     let parameters = [round as f32; 3];
-    let commit =
-        Commit { round, parameters: &parameters, strategy_state: &[7, 8], report: &report, history: 0 };
+    let commit = Commit {
+        round,
+        parameters: &parameters,
+        strategy_state: &[7, 8],
+        report: &report,
+        history: 0,
+        ..Commit::default()
+    };
     store.commit_round(&commit).unwrap();
 }
 
@@ -151,7 +160,16 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
 
         let commit = |store: &mut dyn Store, round, history| {
             let (parameters, strategy_state, report) = (&[0.0; 3], &[], "");
-            store.commit_round(&Commit { round, parameters, strategy_state, report, history }).unwrap();
+            store
+                .commit_round(&Commit {
+                    round,
+                    parameters,
+                    strategy_state,
+                    report,
+                    history,
+                    ..Commit::default()
+                })
+                .unwrap();
         };
         commit(store, 1, 9);
         assert_eq!(names(&store.past(2).unwrap()), ["a", "b", "c"]);
@@ -216,6 +234,26 @@ fn a_repeated_update_does_no_harm() {
 }
 
 #[test]
+fn a_spared_model_is_kept_as_long_as_it_is_spared() {
+    let check = |store: &mut dyn Store| {
+        store.begin_run(&run(), &[0.0; 3]).unwrap();
+        let kept = |store: &dyn Store| -> Vec<u32> {
+            (0..9).filter(|&round| store.parameters(round).unwrap().is_some()).collect()
+        };
+        for (number, spared, expected) in
+            [(1, None, &[0, 1][..]), (2, Some(0), &[0, 1, 2]), (3, Some(0), &[0, 2, 3]), (4, None, &[3, 4])]
+        {
+            store.open_round(&round(number)).unwrap();
+            let (parameters, strategy_state, report, history) = (&[number as f32; 3], &[], "{}", 0);
+            let commit = Commit { round: number, parameters, strategy_state, report, history, spared };
+            store.commit_round(&commit).unwrap();
+            assert_eq!(kept(store), expected, "after round {number}");
+        }
+    };
+    each(check);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     each(|store| {
         started(store);
@@ -227,7 +265,14 @@ fn what_does_not_fit_is_refused() {
             assert_eq!(error.code(), Code::WrongRound);
         }
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
-        let other = Commit { round: 2, parameters: &[0.0; 3], strategy_state: &[], report: "", history: 0 };
+        let other = Commit {
+            round: 2,
+            parameters: &[0.0; 3],
+            strategy_state: &[],
+            report: "",
+            history: 0,
+            ..Commit::default()
+        };
         assert_eq!(store.commit_round(&other).unwrap_err().code(), Code::WrongRound);
         let short = Commit { round: 1, parameters: &[0.0; 2], ..other };
         assert!(matches!(store.commit_round(&short), Err(StoreError::WrongLength { expected: 3, got: 2 })));
@@ -456,7 +501,7 @@ fn set_format(dir: &Path, format: u32) {
 fn a_format_that_is_too_old_or_too_new_is_refused_and_left_as_it_is() {
     let newer = "written by a newer version of this program; use that version";
     let older = "open it once with a version in between";
-    for (found, next) in [(migrate::OLDEST - 1, older), (6, newer)] {
+    for (found, next) in [(migrate::OLDEST - 1, older), (migrate::FORMAT + 1, newer)] {
         let dir = TempDir::new().unwrap();
         started(&mut disk(&dir));
         set_format(dir.path(), found);
@@ -470,7 +515,7 @@ fn a_format_that_is_too_old_or_too_new_is_refused_and_left_as_it_is() {
         ];
         for error in errors {
             assert!(
-                matches!(error, StoreError::Format { found: it, known: 5, .. } if it == found),
+                matches!(error, StoreError::Format { found: it, known: migrate::FORMAT, .. } if it == found),
                 "{error}"
             );
             assert!(error.to_string().contains(next), "{error}");

@@ -11,11 +11,12 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use serde::de::IgnoredAny;
 
 use super::{
-    DiskStore, Options, RoundRecord, Store, StoreError,
+    BestModel, DiskStore, KeptModel, ModelFingerprint, Options, RoundRecord, Store, StoreError,
     disk::complete,
+    extras,
     history::{HistoryLine, SetAside, Walked},
     ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
-    model::ModelRecord,
+    model::{ModelRecord, Models},
     spool::{self, Spool},
 };
 
@@ -29,12 +30,23 @@ pub struct VerifyReport {
     pub open: Option<u32>,
     /// Rounds whose models are kept.
     pub models: Vec<u32>,
+    /// The best model.
+    pub best: Option<BestModel>,
     pub reports: usize,
     pub devices: usize,
     pub updates: usize,
     /// Of the updates, read and compared with their checksums.
     pub bytes: u64,
     pub problems: Vec<String>,
+}
+
+/// The models that a store keeps.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeptList {
+    /// By round.
+    pub models: Vec<KeptModel>,
+    /// Also one of `models`.
+    pub best: Option<BestModel>,
 }
 
 /// The result of a rollback.
@@ -48,11 +60,13 @@ pub struct RolledBack {
     pub last: Option<String>,
     /// The model after round `to`.
     pub parameters: Vec<f32>,
+    /// The best model that is left.
+    pub best: Option<BestModel>,
 }
 
 impl DiskStore {
     /// Reads the whole directory and writes to no disk. Damage is listed; an error means that nothing could be read.
-    pub fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
+    pub(crate) fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Err(StoreError::NotBegun) };
         let mut found = VerifyReport { format: ledger.format(), ..VerifyReport::default() };
         let spools = dir.join("spool");
@@ -71,6 +85,12 @@ impl DiskStore {
             if !models.contains(&last) {
                 found.problems.push(format!("the model of the last round, {last}, is missing"));
             }
+            if let Some(best) = &meta.extras.best
+                && !models.contains(&best.round)
+            {
+                found.problems.push(format!("the best model, that of round {}, is missing", best.round));
+            }
+            found.best = meta.extras.best;
             found.models = models;
         }
         found.devices = found.note(store.devices()).map_or(0, |devices| devices.len());
@@ -82,16 +102,37 @@ impl DiskStore {
     }
 
     /// How many rounds of a directory's run are committed; `None` if none has begun. Changes nothing.
-    pub fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
+    pub(crate) fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
         let meta = Self::new(ledger, dir, Options::default()).meta()?;
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
     }
 
+    /// The same; an error if `model` is not the model of the run.
+    pub fn committed_with(dir: &Path, model: &ModelFingerprint) -> Result<Option<u32>, StoreError> {
+        let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
+        let mut store = Self::new(ledger, dir, Options::default());
+        let saved = store.load(model)?;
+        Ok(saved.map(|saved| saved.next_round.saturating_sub(1)))
+    }
+
+    /// The kept models of a directory's run and the best of them; `None` if no run has begun. Changes nothing.
+    pub fn kept(dir: &Path) -> Result<Option<KeptList>, StoreError> {
+        let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
+        let store = Self::new(ledger, dir, Options::default());
+        let Some(meta) = store.meta()? else { return Ok(None) };
+        Ok(Some(KeptList { models: store.model_records()?, best: meta.extras.best }))
+    }
+
+    /// The parameters of a kept model, also while a server has the store open: it tells which models it keeps.
+    pub fn read_kept(dir: &Path, kept: KeptModel) -> Result<Vec<f32>, StoreError> {
+        Models::of(dir).read_told(kept)
+    }
+
     /// Makes the kept model after round `to` the present one. Later rounds are undone: their reports go to a
     /// file, their updates are dropped, and the strategy starts without memory; a fairness target is computed again from the
     /// reports that are left. Refused while a server runs.
-    pub fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {
+    pub(crate) fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);
         }
@@ -110,10 +151,12 @@ impl DiskStore {
             return Err(StoreError::NoModel { round: to, kept });
         }
         // Read before anything is undone: a damaged model cannot be the target.
-        let parameters = store.parameters(to)?.ok_or(StoreError::NoModel { round: to, kept })?;
+        let parameters = store.parameters(to)?;
+        let parameters = parameters.ok_or_else(|| StoreError::NoModel { round: to, kept: kept.clone() })?;
         meta.run.model.expect_len(&parameters)?;
         // Durable before the ledger forgets them.
         let SetAside { path: reports, last } = store.set_aside(from, to)?;
+        let best = extras::after_rollback(meta.extras.best, to, last.as_deref(), &kept);
         store.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
             meta.insert("next", ledger::encode("next", &to.saturating_add(1))?.as_slice())?;
@@ -122,6 +165,7 @@ impl DiskStore {
             if from != to {
                 meta.insert("strategy", ledger::add_checksum("strategy", &[]).as_slice())?;
             }
+            extras::write_best(&mut meta, best.as_ref())?;
             txn.open_table(MODELS)?.retain(|round, _| round <= to)?;
             txn.open_table(REPORTS)?.retain(|round, _| round <= to)?;
             txn.open_table(UPDATES)?.retain(|(round, _, _), _| round <= to)?;
@@ -131,19 +175,25 @@ impl DiskStore {
         spool::sweep(&store.spools, |round| needed.contains(&round))?;
         store.models.sweep(|round| round <= to)?;
         store.forget_reports_after(to)?;
-        Ok(RolledBack { from, to, reports, last, parameters })
+        Ok(RolledBack { from, to, reports, last, parameters, best })
     }
 
     /// Rounds whose models are kept, ascending.
     pub(super) fn model_rounds(&self) -> Result<Vec<u32>, StoreError> {
+        Ok(self.model_records()?.into_iter().map(|kept| kept.round).collect())
+    }
+
+    /// The same with the checksums of their files.
+    pub(super) fn model_records(&self) -> Result<Vec<KeptModel>, StoreError> {
         self.ledger.read(|txn| {
             let table = txn.open_table(MODELS)?;
             let mut rounds = Vec::new();
             for item in table.iter()? {
                 let (round, value) = item?;
                 let round = round.value();
-                ledger::decode::<ModelRecord>(&ledger::tag("model", round, ""), value.value())?;
-                rounds.push(round);
+                let tag = ledger::tag("model", round, "");
+                let ModelRecord { crc, .. } = ledger::decode(&tag, value.value())?;
+                rounds.push(KeptModel { round, crc });
             }
             complete("the table of models", rounds.len(), table.len()?)?;
             Ok(rounds)

@@ -9,7 +9,6 @@ use coordinator::{
 use crate::store::{Entry, SpooledUpdates, Store, StoreError};
 
 /// A store as the conductor's [`Deliveries`].
-#[expect(missing_debug_implementations, reason = "a view of a store")]
 pub struct StoredDeliveries<'s>(pub &'s mut (dyn Store + 'static));
 
 impl Deliveries for StoredDeliveries<'_> {

@@ -57,7 +57,7 @@ impl RoundWorker {
     }
 
     /// Writes the present model into the gateway's directory.
-    pub fn write_model(&self) -> Result<(), WorkerError> {
+    pub(crate) fn write_model(&self) -> Result<(), WorkerError> {
         if self.dir.is_none() {
             return Ok(());
         }
@@ -77,12 +77,17 @@ impl RoundWorker {
 
     /// The part of `status.json` about the run.
     pub(crate) fn run_status(&self, finished: bool, last_round: &Value) -> Map<String, Value> {
+        // Commands that run beside the server cannot ask the store. One that cannot be read is reported by `verify`.
+        let kept = self.dir.as_ref().map(|_| self.store.kept_models().unwrap_or_default());
         let fields = [
             ("strategy", json!(self.conductor.run.method.name())),
             ("committed", json!(self.conductor.run.committed)),
             ("rounds", json!(self.conductor.run.settings.rounds)),
             ("finished", json!(finished)),
             ("last_round", last_round.clone()),
+            ("best", json!(self.conductor.run.best)),
+            ("stopped", json!(self.conductor.early_stop().map(|stop| stop.to_string()))),
+            ("models", json!(kept)),
         ];
         fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

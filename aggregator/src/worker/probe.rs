@@ -19,7 +19,9 @@ use trainer::{
 
 use strategies::{guard::GuardConfig, tiered::TieredModel};
 
+/// Why the samples of `guard.probe` cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant has its message")]
 #[non_exhaustive]
 pub enum ProbeError {
     #[error(transparent)]
@@ -54,7 +56,8 @@ impl ProbeSamples {
         let inputs = widest.inputs;
         let labels_fit = match widest.loss {
             Loss::Softmax { classes } => samples.classes() <= classes,
-            Loss::Sigmoid | Loss::Squared => true,
+            Loss::Sigmoid => samples.classes() <= 2,
+            Loss::Squared => true,
         };
         if samples.inputs() != inputs as usize || !labels_fit {
             let (got, classes) = (samples.inputs(), samples.classes());

@@ -84,7 +84,10 @@ impl RoundWorker {
             return warn!(round, target, "{what}");
         }
         match method.retarget(target) {
-            Ok(()) => info!(round, before, target, "fairness target changed"),
+            Ok(()) => {
+                self.config_log.set_target(target);
+                info!(round, before, target, "fairness target changed");
+            }
             Err(error) => warn!(round, target, %error, "the fairness target stays"),
         }
     }

@@ -11,7 +11,9 @@ use crate::store::{StoreError, UpdateHeader, UpdateRecord};
 /// The result of checking and storing an update.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpdateOutcome {
+    /// The sender.
     pub device: DeviceId,
+    /// The ticket that it answers.
     pub ticket: Ticket,
     /// Why it was refused, if it was.
     pub stored: Result<(), Code>,

@@ -22,6 +22,10 @@ pub use participant::{Absent, Participant, Refused};
 pub struct Bounds {
     /// At most this many average devices.
     pub share: f64,
+    /// The loudest fifth of the devices: at most this many average devices each, on average.
+    pub fifth: f64,
+    /// By its sample count alone: at most this many average devices.
+    pub counts: f64,
     /// At least this part of the plain share.
     pub floor: f64,
     /// Devices whose sample counts are taken as stated.

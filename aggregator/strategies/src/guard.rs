@@ -1,5 +1,5 @@
-//! Bounds what one device can do to the model: **a loss counts up to four medians; an update up to three medians; a device up to
-//! two average devices, never below half its plain share.**
+//! Bounds what one device can do to the model: **a loss counts up to six medians; an update up to three medians; a device up to
+//! five average devices, a fifth of the devices up to three each; never below a third of its plain share.**
 //!
 //! | rule | where | source |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //!
 //! Two rules are opt-in, because they cost minorities: [`agreement`] (`bonus = "agreeing"`) and [`probe`]. Strategies that look
 //! for a direction instead of averaging have rules 1 and 3 only. A strategy that weighs on the device ([`Strategy::bound`])
-//! keeps its factor between `floor` and `share`.
+//! keeps its factor between `floor` and `fifth`.
 //!
 //! [`Strategy::bound`]: crate::strategy::Strategy::bound
 
@@ -151,8 +151,9 @@ impl Guard {
     }
 
     fn bounds(&self) -> Bounds {
-        let GuardConfig { share, floor, trusted_counts, .. } = &self.config;
-        Bounds { share: *share, floor: *floor, trusted: trusted_counts.clone(), no_bonus: BTreeSet::new() }
+        let GuardConfig { share, fifth, counts, floor, trusted_counts, .. } = &self.config;
+        let (trusted, no_bonus) = (trusted_counts.clone(), BTreeSet::new());
+        Bounds { share: *share, fifth: *fifth, counts: *counts, floor: *floor, trusted, no_bonus }
     }
 }
 

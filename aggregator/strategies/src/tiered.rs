@@ -33,7 +33,8 @@ impl TierPlan {
     pub fn takes(&self, hello: &Hello) -> bool {
         let labels = match self.info.loss {
             Loss::Softmax { classes } => hello.data.classes <= classes,
-            Loss::Sigmoid | Loss::Squared => true,
+            Loss::Sigmoid => hello.data.classes <= 2,
+            Loss::Squared => true,
         };
         hello.data.inputs == self.info.inputs && labels
     }

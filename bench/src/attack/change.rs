@@ -5,6 +5,7 @@ use serde::Serialize;
 /// Mean of paired differences, and the half width of its 95 % interval.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct PairedChange {
+    /// In percent or in points, as the field says that holds it.
     pub mean: f64,
     /// `None` with one seed.
     pub half_width: Option<f64>,
@@ -16,7 +17,7 @@ const T: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2
 const NORMAL: f64 = 1.96;
 
 impl PairedChange {
-    pub fn of(differences: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn of(differences: impl Iterator<Item = f64>) -> Self {
         let all: Vec<f64> = differences.collect();
         let count = all.len() as f64;
         let mean = all.iter().sum::<f64>() / count;

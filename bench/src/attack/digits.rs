@@ -88,9 +88,9 @@ pub(super) fn shards(
     for index in 0..options.devices {
         let subject = index < subjects;
         let rare = |class: usize| RARE.contains(&(class as u32));
-        let open = (0..CLASSES).map(|class| row != Honest::RareClasses || rare(class) == subject);
+        let open = (0..CLASSES).map(|class| !row.is_rare() || rare(class) == subject);
         let shares = proportions(&mut pools.rng, ALPHA, open);
-        let shares = if row == Honest::RareClasses && subject {
+        let shares = if row.is_rare() && subject {
             (0..CLASSES).map(|class| f64::from(u8::from(rare(class)))).collect()
         } else {
             shares

@@ -52,6 +52,11 @@ fn tier_of(options: &AttackOptions, row: Honest, index: usize) -> usize {
     match row {
         Honest::AloneInTier if tiers > 1 && index == 0 => tiers - 1,
         Honest::AloneInTier if tiers > 1 => index % (tiers - 1),
+        // The first device changes places with the first one of that tier.
+        Honest::RareMiddle if index == 0 => tiers / 2,
+        Honest::RareMiddle if index == tiers / 2 => 0,
+        Honest::RareNarrow if index == 0 => tiers - 1,
+        Honest::RareNarrow if index == tiers - 1 => 0,
         _ => index % tiers,
     }
 }

@@ -10,8 +10,15 @@ use super::AttackError;
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardRow {
+    /// All devices are honest.
     Honest(Honest),
-    Attack { attack: Attack, percent: u8 },
+    /// A share of the devices attacks, as in `flipped:20`.
+    Attack {
+        /// What they all do.
+        attack: Attack,
+        /// Their share of the fleet; their number is rounded.
+        percent: u8,
+    },
 }
 
 /// An honest fleet in which something is unusual.
@@ -22,6 +29,10 @@ pub enum Honest {
     Plain,
     /// One device has two classes that no other device has.
     RareClasses,
+    /// The same, and that device is in the middle tier.
+    RareMiddle,
+    /// The same, and that device is in the narrowest tier.
+    RareNarrow,
     /// A tenth of the devices sees turned images.
     Turned,
     /// One device is alone in the narrowest tier.
@@ -61,13 +72,29 @@ pub enum Attack {
 }
 
 impl Honest {
-    pub const ALL: [Self; 6] =
-        [Self::RareClasses, Self::Turned, Self::AloneInTier, Self::WrongLabels, Self::MuchData, Self::Plain];
+    /// In the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::RareClasses,
+        Self::RareMiddle,
+        Self::RareNarrow,
+        Self::Turned,
+        Self::AloneInTier,
+        Self::WrongLabels,
+        Self::MuchData,
+        Self::Plain,
+    ];
+
+    /// One device has two classes that no other device has.
+    pub fn is_rare(self) -> bool {
+        matches!(self, Self::RareClasses | Self::RareMiddle | Self::RareNarrow)
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::RareClasses => "rare-classes",
+            Self::RareMiddle => "rare-middle",
+            Self::RareNarrow => "rare-narrow",
             Self::Turned => "turned",
             Self::AloneInTier => "alone-in-tier",
             Self::WrongLabels => "wrong-labels",
@@ -77,6 +104,7 @@ impl Honest {
 }
 
 impl Attack {
+    /// In the order of the table.
     pub const ALL: [Self; 11] = [
         Self::LossX10,
         Self::LossX1e6,
@@ -112,6 +140,7 @@ impl GuardRow {
     /// Shares of hostile devices, in percent.
     pub const SHARES: [u8; 2] = [5, 20];
 
+    /// All honest fleets, and every attack by 5 % and by 20 % of the devices.
     pub fn all() -> Vec<Self> {
         let honest = Honest::ALL.into_iter().map(Self::Honest);
         let of = |percent| Attack::ALL.into_iter().map(move |attack| Self::Attack { attack, percent });

@@ -35,7 +35,9 @@ pub(super) fn once(
         Some(file) => format!("probe = \"{}\"", file.path().display()),
         None => unit.guard.1.clone(),
     };
-    let config = Config::parse(&config(options, fleet, unit.seed, &guard))?;
+    let mut config = Config::parse(&config(options, fleet, unit.seed, &guard))?;
+    // The damage of an attack is measured to the end.
+    config.run.divergence = 0.0;
     let mut engine = Engine::new(registry, &config, fleet.members.clone(), Chances::default(), 1)?;
     if let Some(attack) = unit.row.attack() {
         engine = engine.with_tamper(liar::tamper(attack, fleet.liars.clone(), unit.seed));
@@ -78,9 +80,13 @@ fn config(options: &AttackOptions, fleet: &AttackFleet, seed: u64, guard: &str) 
 /// Figures of the final model over the devices that are honest in a row.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct FleetFigures {
+    /// Mean over the honest devices.
     pub loss: f64,
+    /// Variance of the loss over the honest devices.
     pub variance: f64,
+    /// Mean loss of the tenth with the highest losses.
     pub worst10: f64,
+    /// Mean over the honest devices, from 0 to 1.
     pub accuracy: f64,
     /// Accuracy of the device with the lowest accuracy.
     pub worst: f64,

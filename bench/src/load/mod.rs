@@ -31,7 +31,7 @@ pub mod target_cost;
 mod turns;
 mod updates;
 
-pub use check::{Bound, LoadCheck, MissedChecks};
+pub use check::{LoadCheck, MissedChecks};
 pub use log::{LoadLog, LoadRound};
 pub use memory::Peaks;
 pub use table::table;

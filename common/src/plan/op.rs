@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Activation, Arithmetic, Arrange, Gate, PRelu, Recurrent};
 use crate::small::only_with;
 
-only_with!("full": Gru, Norm);
+only_with!("full": Gru, Norm, Standardize);
 only_with!("conv": Conv, Pool);
 
 /// What a node computes.
@@ -55,6 +55,8 @@ pub enum Op {
     Arrange(Arrange),
     /// Multiplies two values.
     Gate(Gate),
+    /// Layer normalisation without summands.
+    Standardize(Standardize),
 }
 
 /// How a kernel moves over an image.
@@ -206,6 +208,21 @@ impl Norm {
     }
 }
 
+/// Each of `instances` groups of `channels` consecutive numbers gets mean 0 and variance 1 (divisor N, `epsilon` added), then
+/// `y = scale[c] * x`, where there is a scale.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
+pub struct Standardize {
+    /// Groups that are normalised on their own.
+    pub instances: u32,
+    /// Numbers per instance.
+    pub channels: u32,
+    /// Added to the variance.
+    pub epsilon: f32,
+    /// Offset of the factors in the parameters; all instances share them.
+    pub scale: Option<u32>,
+}
+
 impl Op {
     /// The first protocol that knows the op. A device that speaks an older one is not sent it.
     pub fn since(&self) -> u8 {
@@ -223,6 +240,7 @@ impl Op {
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
             Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) | Self::Arrange(_) | Self::Gate(_) => 7,
+            Self::Standardize(_) => 8,
         }
     }
 
@@ -241,7 +259,8 @@ impl Op {
             | Self::Arithmetic(_)
             | Self::Recurrent(_)
             | Self::Arrange(_)
-            | Self::Gate(_) => !cfg!(feature = "full"),
+            | Self::Gate(_)
+            | Self::Standardize(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -281,6 +300,7 @@ impl Op {
                 (read, written)
             }
             Self::Gate(gate) => same(mul(gate.channels, gate.inner)),
+            Self::Standardize(norm) => same(mul(norm.instances, norm.channels)),
         }
     }
 
@@ -359,6 +379,7 @@ impl Op {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
             Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
+            Self::Standardize(norm) => [norm.scale.map(|scale| (scale, norm.channels.into())), None, None],
             Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
@@ -397,7 +418,8 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
             | Self::Recurrent(_)
-            | Self::Gate(_) => true,
+            | Self::Gate(_)
+            | Self::Standardize(_) => true,
             _ => false,
         }
     }
@@ -440,7 +462,9 @@ impl Op {
             Self::Activate { kind, .. } => kind.is_sound(),
             Self::PRelu(prelu) => prelu.spread.is_sound(),
             Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
-            Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
+            Self::Norm(Norm { epsilon, .. })
+            | Self::BatchNorm { epsilon, .. }
+            | Self::Standardize(Standardize { epsilon, .. }) => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
             Self::Arrange(arrange) => arrange.is_sound(),
             _ => true,

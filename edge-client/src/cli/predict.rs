@@ -30,6 +30,7 @@ pub(crate) struct PredictArgs {
     /// trainer (built in) or tract (in builds with the feature `infer`)
     #[arg(long, default_value = "trainer")]
     engine: Engine,
+    /// CSV goes to standard output; where labels are there, its scores go to standard error
     #[arg(long, default_value = "table")]
     format: Format,
 }
@@ -74,7 +75,11 @@ pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
         Format::Csv => outcome.csv(shown)?,
         Format::Json => format!("{}\n", outcome.json(shown)),
     };
-    Ok(print(&text)?)
+    print(&text)?;
+    if let (Format::Csv, Some(scores)) = (args.format, outcome.scores()) {
+        eprintln!("{scores}");
+    }
+    Ok(())
 }
 
 /// The schema that the gateway has written into the file.

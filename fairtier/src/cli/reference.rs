@@ -6,7 +6,7 @@ use aggregator::config;
 use common::Code;
 use strategies::{Needs, Registry, StrategyError, parameter::Parameter};
 
-/// Strategies, configuration keys and codes.
+/// Strategies, keys of configurations and experiments, and codes.
 pub(super) fn markdown(registry: &Registry) -> Result<String, StrategyError> {
     let mut text = String::from(
         "# Reference\n\nWritten by `fairtier reference`; a test fails when this file is stale.\n\n## Strategies\n",
@@ -31,11 +31,37 @@ pub(super) fn markdown(registry: &Registry) -> Result<String, StrategyError> {
         }
         let _ = writeln!(text, "| `{}` | `{}` | {} |", key.key, cell(&key.default), cell(&key.about));
     }
+    text += &experiments();
     text += "\n## Codes\n\n| code | name | meaning |\n|---|---|---|\n";
     for code in Code::ALL {
         let _ = writeln!(text, "| E{:02} | {} | {} |", code.number(), code.name(), cell(code.text()));
     }
     Ok(text)
+}
+
+/// Keys and partitions of experiment files.
+fn experiments() -> String {
+    let mut text = String::from(
+        "\n## Keys of experiments\n\n`training`, `wire`, `guard` and `fairness` have the keys of these tables above. \
+         `fairtier sim new NAME` writes a file to start from.\n",
+    );
+    for table in sim::experiment::keys() {
+        if table.name.is_empty() {
+            text += "\n### At the top\n";
+        } else {
+            let _ = write!(text, "\n### `{}`\n", table.name);
+        }
+        text += "\n| key | default | meaning |\n|---|---|---|\n";
+        for key in table.keys {
+            let default = key.default.map_or_else(String::new, |default| format!("`{}`", cell(&default)));
+            let _ = writeln!(text, "| `{}` | {default} | {} |", key.key, cell(&key.about));
+        }
+    }
+    text += "\n### Partitions\n\n| partition | who gets what |\n|---|---|\n";
+    for (form, about) in sim::partition::FORMS {
+        let _ = writeln!(text, "| `{form}` | {} |", cell(&capital(about)));
+    }
+    text
 }
 
 fn row(parameter: &Parameter) -> String {

@@ -59,7 +59,7 @@ pub(super) async fn run(
                 live: Some(server.live()),
                 actions: false,
             };
-            Some(aggregator::http::start(start, aggregator::http::no_routes()).await?)
+            Some(aggregator::http::start(start).await?)
         }
         None => None,
     };

@@ -185,7 +185,12 @@ impl DemoOptions {
             model: ModelConfig { seed: self.seed, ..ModelConfig::default() },
             strategy: StrategyConfig { name: strategy.runs.into(), params: strategy.params.clone() },
             fairness: strategy.fairness.clone(),
-            run: RunConfig { rounds: self.rounds, min_devices: devices, seed: self.seed },
+            run: RunConfig {
+                rounds: self.rounds,
+                min_devices: devices,
+                seed: self.seed,
+                ..RunConfig::default()
+            },
             // All devices take part in every round; otherwise results would depend on timing.
             round: RoundConfig { quorum: 1.0.into(), ..RoundConfig::default() },
             training: TrainingConfig { epochs, batch, lr, lr_decay, ..TrainingConfig::default() },

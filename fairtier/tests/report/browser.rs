@@ -113,3 +113,38 @@ fn the_page_of_the_demo_is_rendered_at_both_widths() {
         assert!(written.contains(part), "{part}");
     }
 }
+
+/// Labels of plots and names in tables are whole on a phone and on a desktop.
+#[test]
+fn no_label_is_cut_off_on_a_phone() {
+    let Some(browser) = tools::find(&NAMES, "chromium") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    made_up::write_own(&dir.path().join("results"));
+    made_up::write_all(&dir.path().join("results"));
+    sim(&["report"], dir.path());
+    for width in [390, 1440] {
+        let frame = dir.path().join(format!("{width}.html"));
+        let probe = format!(
+            "<!DOCTYPE html><iframe width={width} height=2000 src=report.html></iframe><p id=out></p><script>\
+             onload = () => {{ const page = document.querySelector('iframe').contentDocument;\
+             const root = page.documentElement; const cut = []; let seen = 0;\
+             for (const svg of page.querySelectorAll('svg[role=img]')) {{ const box = svg.getBoundingClientRect();\
+             for (const text of svg.querySelectorAll('text')) {{ seen++; const own = text.getBoundingClientRect();\
+             if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 || own.bottom > box.bottom + 1)\
+             cut.push(text.textContent + ' of ' + svg.querySelector('title').textContent); }} }}\
+             for (const cell of page.querySelectorAll('.figures th[scope=row]')) {{ seen++;\
+             if (cell.scrollWidth > cell.clientWidth + 1 || cell.clientWidth > root.clientWidth / 2)\
+             cut.push('cell ' + cell.textContent); }}\
+             document.getElementById('out').textContent = 'over ' + (root.scrollWidth - root.clientWidth)\
+             + ', cut ' + cut.length + ', seen ' + seen + ': ' + cut.join('; '); }}</script>"
+        );
+        fs::write(&frame, probe).unwrap();
+        let profile = dir.path().join(format!("profile-{width}"));
+        let (dom, log) = visit(&browser, &frame, &profile, &["--dump-dom", "--allow-file-access-from-files"]);
+        let (_, found) = dom.split_once("<p id=\"out\">").unwrap_or_else(|| panic!("{dom}\n{log}"));
+        let found = found.split('<').next().unwrap_or_default();
+        assert!(found.starts_with("over 0, cut 0, seen "), "{width}: {found}\n{log}");
+        let seen: usize = found.split("seen ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
+        assert!(seen > 100, "{found}");
+    }
+}

@@ -45,6 +45,49 @@ pub fn write_all(dir: &Path) {
     save_record(dir, &self::record("empty", "Nothing was run", &[("a", "A")]));
 }
 
+/// The experiment of [`write_own`]: two partitions of one file.
+const OWN_TOML: &str = "
+title = 'Wine, our own file'
+model = 'mlp:in-8-out'
+rounds = 12
+seeds = [1]
+data = { csv = 'wine.csv', label = 'class' }
+training = { epochs = 1, batch = 4, lr = 0.1 }
+strategies = [{ id = 'plain', name = 'fedavg' }, { id = 'fair', name = 'fairheterofl' }, { id = 'wild', name = 'fedavg' }]
+variants = [{ id = 'site', with = { data = { partition = 'column:site' } } }, { id = 'iid', with = { data = { clients = 12 } } }]
+";
+
+/// Settings of [`write_own`]. The last one diverges.
+pub const OWN: [(&str, &str); 5] = [
+    ("site-plain", "One device for each site: FedAvg, as the gateway ships it"),
+    ("site-fair", "One device for each site: FairHeteroFL"),
+    ("iid-plain", "WWWWWWWWWWWWWWWWWWWWWWWW: FedAvg"),
+    ("iid-fair", "Equal shares: FairHeteroFL"),
+    ("site-wild", "A learning rate that is too high"),
+];
+
+/// An experiment on a file of one's own, with long names, two partitions, and a run that diverges.
+pub fn write_own(dir: &Path) {
+    let mut record = record("mine", "Wine, our own file", &OWN);
+    record.toml = OWN_TOML.into();
+    save_record(dir, &record);
+    for (at, (id, label)) in OWN.iter().enumerate() {
+        let mut unit = unit("mine", id, label, at, 1, 2);
+        if *id == "site-wild" {
+            for line in unit.rounds.iter_mut().skip(1) {
+                let factor = 1e3_f64.powf(f64::from(line.round) - 1.0);
+                line.loss.mean *= factor;
+                line.loss.variance *= factor;
+                line.tiers.iter_mut().for_each(|tier| tier.loss *= factor);
+            }
+            unit.last.loss.mean = 1e30;
+            unit.last.loss.variance = 0.0;
+            unit.last.devices.iter_mut().for_each(|device| device.loss = 1e30);
+        }
+        save(dir, &unit);
+    }
+}
+
 /// Loss of a device after some rounds: wide tiers are better, later settings fairer.
 pub fn loss(setting: usize, seed: u64, device: usize, rounds: u32) -> f64 {
     let tier = (device / PER_TIER) as f64;

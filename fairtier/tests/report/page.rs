@@ -221,3 +221,70 @@ fn the_page_needs_no_network_and_no_script() {
         assert!(!page.contains(foreign), "{foreign}");
     }
 }
+
+/// The report of an experiment on one's own file.
+fn own_page(dir: &Path) -> String {
+    made_up::write_own(&dir.join("results"));
+    sim(&["report"], dir);
+    fs::read_to_string(dir.join("report.html")).unwrap()
+}
+
+#[test]
+fn a_report_on_an_own_experiment_shows_no_claims_of_papers() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = own_page(dir.path());
+    assert!(!page.contains("id=\"claims\"") && !page.contains("Claims") && !page.contains("papers"));
+    let markdown = sim(&["report", "--format", "md"], dir.path());
+    assert!(
+        !markdown.contains("claim")
+            && markdown.contains("diverged: A learning rate that is too high: seed 1")
+    );
+    // The record of reproduction still lists every claim.
+    let all = sim(&["reproduce", "results", "--format", "json"], dir.path());
+    let sources: Value = serde_json::from_str(&all).unwrap();
+    assert!(
+        sources.as_array().unwrap().iter().all(|source| !source["claims"].as_array().unwrap().is_empty())
+    );
+}
+
+#[test]
+fn the_best_is_marked_among_settings_of_one_partition_that_did_not_diverge() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = own_page(dir.path());
+    let document = parse(&page);
+    let table = with_class(section(&document, "mine"), "figures").next().unwrap();
+    let groups: Vec<String> = with_class(table, "group").map(text).collect();
+    assert_eq!(groups[..2], ["wine.csv, column:site", "wine.csv, iid, clients 12"]);
+    let heads: Vec<String> =
+        all(table, "th").filter(|th| th.attribute("scope") == Some("col")).map(text).collect();
+    let loss = heads.iter().position(|head| head.eq_ignore_ascii_case("mean loss")).unwrap();
+    let best = |setting: usize| {
+        let row = all(table, "tr").find(|row| text(*row).starts_with(made_up::OWN[setting].1)).unwrap();
+        let cell = row.children().filter(|cell| cell.is_element()).nth(loss).unwrap();
+        cell.attribute("class") == Some("best")
+    };
+    // Later settings have lower losses, except the one that diverged.
+    assert_eq!([0, 1, 2, 3, 4].map(best), [false, true, false, true, false]);
+    // Its variance of 0 is no success.
+    let wild = all(table, "tr").find(|row| text(*row).starts_with(made_up::OWN[4].1)).unwrap();
+    assert_eq!(with_class(wild, "best").count(), 0);
+}
+
+#[test]
+fn a_diverged_run_does_not_squash_plots() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = own_page(dir.path());
+    let document = parse(&page);
+    let mine = section(&document, "mine");
+    let svgs = all(mine, "svg").filter(|svg| svg.attribute("role") == Some("img"));
+    for svg in svgs {
+        let ticks: Vec<String> = with_class(svg, "tick").map(text).collect();
+        let large = ticks.iter().filter(|tick| tick.parse::<f64>().is_ok_and(|tick| tick > 1e4)).count();
+        assert_eq!(large, 0, "{}: {ticks:?}", svg.attribute("aria-label").unwrap());
+    }
+    // It has its line in every panel all the same, and a note.
+    let panel = all(mine, "svg").find(|svg| with_class(*svg, "panel").next().is_some()).unwrap();
+    assert_eq!(with_class(panel, "line").count(), made_up::OWN.len());
+    let notes: String = with_class(mine, "note").map(text).collect();
+    assert!(notes.contains("Runs diverged") && notes.contains("A learning rate that is too high: seed 1"));
+}

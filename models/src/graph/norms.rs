@@ -5,22 +5,26 @@ use common::Dim;
 use super::{GraphError, Groups, Op, Param, ValueId, build::Builder};
 
 impl Builder {
-    /// Normalises over the last `axes` axes.
+    /// Normalises over the last `axes` axes; with a scale and a bias, a scale only, or neither.
     pub fn layer_norm(
         &mut self,
         name: &str,
         input: ValueId,
         axes: u8,
         epsilon: f32,
-        [scale, bias]: [Param; 2],
+        [scale, bias]: [Option<Param>; 2],
     ) -> Result<ValueId, GraphError> {
         let dims = self.shape(input).dims.clone();
         let over = dims.len().checked_sub(axes.into()).and_then(|at| dims.get(at..)).unwrap_or_default();
         if over.is_empty() {
             return Err(self.wrong(name, format!("normalises {axes} axes of {:?}", self.sizes(input))));
         }
+        if scale.is_none() && bias.is_some() {
+            return Err(self.wrong(name, "has a bias and no scale"));
+        }
         self.epsilon(name, epsilon)?;
-        let (scale, bias) = (self.param(scale, over)?, self.param(bias, over)?);
+        let scale = scale.map(|scale| self.param(scale, over)).transpose()?;
+        let bias = bias.map(|bias| self.param(bias, over)).transpose()?;
         Ok(self.push(name, Op::LayerNorm { axes, epsilon, scale, bias }, &[input], &dims))
     }
 

@@ -36,8 +36,8 @@ pub enum Op {
     Recurrent { kind: RecurrentKind, weight: ParamId, recurrent: ParamId, bias: Option<ParamId> },
     /// In training only.
     Dropout { rate: f32 },
-    /// Over the last `axes` axes.
-    LayerNorm { axes: u8, epsilon: f32, scale: ParamId, bias: ParamId },
+    /// Over the last `axes` axes. Without a scale there is no bias either.
+    LayerNorm { axes: u8, epsilon: f32, scale: Option<ParamId>, bias: Option<ParamId> },
     /// Over groups of channels.
     GroupNorm { groups: Groups, epsilon: f32, scale: ParamId, bias: ParamId },
     /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
@@ -125,9 +125,10 @@ impl Op {
             Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 [Some(weight), Some(recurrent), bias]
             }
-            Self::LayerNorm { scale, bias, .. }
-            | Self::GroupNorm { scale, bias, .. }
-            | Self::BatchNorm { scale, bias, .. } => [Some(scale), Some(bias), None],
+            Self::LayerNorm { scale, bias, .. } => [scale, bias, None],
+            Self::GroupNorm { scale, bias, .. } | Self::BatchNorm { scale, bias, .. } => {
+                [Some(scale), Some(bias), None]
+            }
             Self::Activate(_)
             | Self::Pool { .. }
             | Self::GlobalPool
@@ -162,9 +163,8 @@ impl Op {
                 change(recurrent);
                 bias.iter_mut().for_each(change);
             }
-            Self::LayerNorm { scale, bias, .. }
-            | Self::GroupNorm { scale, bias, .. }
-            | Self::BatchNorm { scale, bias, .. } => {
+            Self::LayerNorm { scale, bias, .. } => [scale, bias].into_iter().flatten().for_each(change),
+            Self::GroupNorm { scale, bias, .. } | Self::BatchNorm { scale, bias, .. } => {
                 change(scale);
                 change(bias);
             }
@@ -250,7 +250,12 @@ impl Op {
             Self::Embed { .. } => vec![12],
             Self::Gru { reset_after, .. } => vec![13, reset_after.into()],
             Self::Dropout { rate } => vec![14, rate.to_bits()],
-            Self::LayerNorm { axes, epsilon, .. } => vec![15, axes.into(), epsilon.to_bits()],
+            Self::LayerNorm { axes, epsilon, scale: Some(_), bias: Some(_) } => {
+                vec![15, axes.into(), epsilon.to_bits()]
+            }
+            Self::LayerNorm { axes, epsilon, scale, .. } => {
+                vec![19, axes.into(), epsilon.to_bits(), scale.is_some().into()]
+            }
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],

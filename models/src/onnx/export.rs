@@ -18,6 +18,7 @@ use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
 mod activation;
 mod nodes;
 mod outputs;
+pub use nodes::ONES;
 use nodes::Writer;
 
 const IR_VERSION: i64 = 8;

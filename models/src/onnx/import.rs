@@ -8,6 +8,7 @@ use prost::Message;
 use super::{
     OPSETS,
     constants::{Constants, is_default_domain},
+    export::ONES,
     labels::labels,
     lower::lower,
     proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto, data_type},
@@ -166,6 +167,16 @@ impl<'a> SourceModel<'a> {
             }
         }
         Ok(Self { graph, opset, constants, input, producers })
+    }
+
+    /// True for a constant that is trained in the model's framework: an initializer that the exporter has not named itself.
+    pub fn is_parameter(&self, name: &str) -> bool {
+        let numbered = |name: &str| {
+            // PyTorch's newer exporter numbers the values that it computes.
+            name.strip_prefix("val_").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let own = numbered(name) || name.ends_with(ONES);
+        !own && self.graph.initializer.iter().any(|tensor| tensor.name == name)
     }
 
     /// The node that computes a value.

@@ -5,7 +5,7 @@ use common::{
     TensorShape, WidthMask,
     plan::{
         Arithmetic, Arrange, Constant, Conv, Gate, Gru, Norm, Op, PRelu, Pool, PoolKind, Recurrent, Spread,
-        Window,
+        Standardize, Window,
     },
 };
 
@@ -180,15 +180,13 @@ impl Lowering<'_> {
             graph::Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let at = written.len().saturating_sub(axes.into());
                 let channels: u32 = written.iter().skip(at).product();
-                Op::Norm(Norm {
-                    instances: len / channels.max(1),
-                    channels,
-                    inner: 1,
-                    epsilon,
-                    shared: true,
-                    scale: self.offset(scale),
-                    bias: self.offset(bias),
-                })
+                let instances = len / channels.max(1);
+                match (scale.map(|scale| self.offset(scale)), bias.map(|bias| self.offset(bias))) {
+                    (Some(scale), Some(bias)) => {
+                        Op::Norm(Norm { instances, channels, inner: 1, epsilon, shared: true, scale, bias })
+                    }
+                    (scale, _) => Op::Standardize(Standardize { instances, channels, epsilon, scale }),
+                }
             }
             graph::Op::GroupNorm { groups, epsilon, scale, bias } => {
                 let channels = first(&written);

@@ -391,6 +391,13 @@ impl Sketch {
     fn layer_norm(&mut self, axes: u8) -> Result<(), GraphError> {
         let name = self.name();
         let params = self.params(&name);
+        // Half of them have both.
+        let [scale, bias] = params.map(Some);
+        let params = match self.rng.below(4) {
+            0 => [None, None],
+            1 => [scale, None],
+            _ => [scale, bias],
+        };
         self.at = self.builder.layer_norm(&name, self.at, axes, 1e-2, params)?;
         Ok(())
     }

@@ -113,7 +113,8 @@ impl Model<'_> {
             }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
-                let (scale, bias) = (self.param(scale), self.param(bias));
+                let scale = scale.map_or_else(|| vec![1.0; len], |scale| self.param(scale));
+                let bias = bias.map_or_else(|| vec![0.0; len], |bias| self.param(bias));
                 let rows = x.chunks(len).map(|row| normal(row, epsilon));
                 rows.flat_map(|row| (0..len).map(|i| scale[i] * row[i] + bias[i]).collect::<Vec<_>>())
                     .collect()

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     claims::{self, Evidence},
     keep::keep,
-    report::{Digest, experiments_html, experiments_markdown},
+    report::{Digest, SourceDigest, experiments_html, experiments_markdown},
     results::ResultsError,
 };
 use clap::{Args, ValueEnum};
@@ -130,7 +130,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<String, ReportError> {
     let evidence = evidence(&args.dir)?;
     let (text, usual) = match args.format {
         RecordFormat::Md => (claims::record(&evidence), "REPRODUCTION.md"),
-        RecordFormat::Json => (serde_json::to_string_pretty(&Digest::new(&evidence).sources)? + "\n", "-"),
+        RecordFormat::Json => (serde_json::to_string_pretty(&SourceDigest::all(&evidence))? + "\n", "-"),
     };
     deliver(text, Some(args.out.as_deref().unwrap_or(Path::new(usual))))
 }

@@ -5,6 +5,8 @@
 //! | [`DataSet`], [`Records`] | samples of training and test, with their groups and natural clients | `set`, `records` |
 //! | [`DeviceShard`] | one device's samples of a shared data set | `shard` |
 //! | [`known`] | every set by name: where its files are searched, what is missing, how it is loaded | `known` |
+//! | [`OwnData`] | files of one's own, read as devices read them | `own` |
+//! | owners | a file that says which device has which sample | `owners` |
 //! | `Overview` | the content of a set in numbers | `overview` |
 //! | images | IDX (MNIST and relatives), CIFAR-10 binary | `images` |
 //! | text | LEAF JSON (FEMNIST, Shakespeare), roles of plays | `leaf`, `text` |
@@ -21,6 +23,8 @@ mod leaf;
 mod motion;
 mod noise;
 mod overview;
+mod own;
+mod owners;
 mod records;
 mod set;
 mod shard;
@@ -41,6 +45,8 @@ pub mod files {
 
 pub use known::DataDirs;
 pub(crate) use overview::{Overview, PartOverview};
+pub use own::OwnError;
+pub(crate) use own::{OwnData, OwnFile, OwnFormat};
 pub use records::{Features, Records};
 pub use set::{DataSet, SetError};
 pub use shard::{DeviceShard, TestSource};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use trainer::data::{DataError, load::LoadError};
 
-use super::Records;
+use super::{OwnError, Records};
 
 /// Training and test samples with their metadata. Loaded once and shared by all devices.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -155,6 +155,8 @@ pub enum SetError {
     Data { name: String, source: DataError },
     #[error("{}: {problem}", path.display())]
     Json { path: PathBuf, problem: serde_json::Error },
+    #[error("data: {0}")]
+    Own(#[from] OwnError),
     #[error("the share of wrong labels must be from 0 to 1, not {0}")]
     Noise(f64),
     #[error(

@@ -14,11 +14,12 @@ use common::{
     wire::crc32,
 };
 use coordinator::announcement::update_bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strategies::tiered::TierPlan;
 
 /// Speed and energy of a device.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hardware {
     /// Multiply-accumulate operations per second.
@@ -49,7 +50,7 @@ impl Default for Hardware {
 }
 
 /// How often devices drop out or are slow.
-#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chances {
     /// Probability that a device does not answer an exchange.

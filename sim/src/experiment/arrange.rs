@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use aggregator::config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig};
+use aggregator::{
+    config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig},
+    run::open_graph,
+};
 use common::{
     DeviceId, Tier,
     rng::{Rng, derive},
@@ -12,11 +15,12 @@ use trainer::data::Shard;
 
 use super::{
     ExperimentError,
-    spec::{Base, DataSpec, ValidationSpec},
+    spec::{Base, ValidationSpec},
 };
 use crate::{
-    data::{DataDirs, DataSet, DeviceShard, TestSource, known},
+    data::{DataDirs, DataSet, DeviceShard, TestSource},
     engine::{Chances, DeviceSpec, Hardware},
+    partition::{Partition, Split},
 };
 
 /// Streams derived from the seed.
@@ -49,8 +53,9 @@ pub struct PlacedDevice {
 }
 
 /// Loads or generates a set with this seed, with label noise and size as configured.
-pub fn load(spec: &DataSpec, places: &DataDirs, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
-    let mut set = known::load(&spec.set, places, seed)?.with_label_noise(spec.noise, seed)?;
+pub fn load(base: &Base, places: &DataDirs, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
+    let spec = &base.data;
+    let mut set = spec.load_set(&base.dir, places, seed)?.with_label_noise(spec.noise, seed)?;
     for (part, wanted) in [(&mut set.train, spec.samples), (&mut set.test, spec.test_samples)] {
         if let Some(wanted) = wanted.filter(|&wanted| wanted < part.len()) {
             let mut order: Vec<u32> = (0..part.len() as u32).collect();
@@ -66,7 +71,7 @@ pub fn load(spec: &DataSpec, places: &DataDirs, seed: u64) -> Result<Arc<DataSet
 impl Arrangement {
     pub fn new(base: &Base, data: Arc<DataSet>, seed: u64) -> Result<Self, ExperimentError> {
         let spec = &base.data;
-        let split = spec.partition.split(&data, spec.clients, spec.testing.into(), seed)?;
+        let split = spec.partition.split(&data, spec.clients, spec.testing(), seed)?;
         let (split, whole) = match spec.validation {
             ValidationSpec::Share(share) => (split.with_validation(share, seed)?, vec![]),
             ValidationSpec::Word(_) => {
@@ -74,6 +79,7 @@ impl Arrangement {
                 (split.with_kept_fifth(), whole)
             }
         };
+        let names = device_names(&spec.partition, &split);
         let (shards, valid) = (split.shards(&data)?, split.validation_shards(&data)?);
         let (count, tiers) = (shards.len(), base.fleet.tiers.len().max(1));
         let mut order: Vec<usize> = (0..count).collect();
@@ -85,7 +91,7 @@ impl Arrangement {
         let hardware = hardware(&base.fleet.hardware, tiers)?;
         let mut devices = Vec::with_capacity(count);
         for (client, ((shard, valid), tier)) in shards.into_iter().zip(valid).zip(tier_of).enumerate() {
-            let device = format!("c{client:04}").parse().expect("a name of this form is valid");
+            let device = names[client].clone();
             let hardware = hardware[tier];
             let tier = Tier::new(tier).ok_or(ExperimentError::Tiers(tiers))?;
             let whole = whole.get(client).cloned();
@@ -123,23 +129,24 @@ impl Arrangement {
         name: &str,
         params: &serde_json::Map<String, serde_json::Value>,
     ) -> Config {
-        let inputs = self.data.inputs().to_string();
-        let source = match base.model.strip_prefix("mlp:") {
-            Some(widths) => {
-                let widths = widths.split('-').map(|width| if width == "in" { &inputs } else { width });
-                format!("mlp:{}", widths.collect::<Vec<_>>().join("-"))
-            }
-            None => base.model.clone(),
-        };
+        let source = self.model_source(base);
         Config {
             model: ModelConfig {
                 source,
                 seed: self.seed,
                 start: base.start,
                 tiers: base.fleet.tiers.clone(),
+                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
-            run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
+            run: RunConfig {
+                rounds: base.rounds,
+                min_devices: self.devices.len(),
+                seed: self.seed,
+                // Experiments compare strategies that may diverge; their figures show it.
+                divergence: 0.0,
+                ..RunConfig::default()
+            },
             round: RoundConfig {
                 participation: base.fleet.participation,
                 deadline_s: PerTier::All(base.fleet.deadline_s),
@@ -153,6 +160,46 @@ impl Arrangement {
             guard: base.guard.config(),
             devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
             ..Config::default()
+        }
+    }
+
+    /// The model of the experiment: a file beside it, or a name with `in` and `out` for the sizes of the data.
+    fn model_source(&self, base: &Base) -> String {
+        let (inputs, classes) = (self.data.inputs().to_string(), self.data.classes.to_string());
+        match (base.model.strip_prefix("mlp:"), base.model_file()) {
+            (Some(widths), _) => {
+                let width = |width| match width {
+                    "in" => &inputs,
+                    "out" => &classes,
+                    width => width,
+                };
+                format!("mlp:{}", widths.split('-').map(width).collect::<Vec<_>>().join("-"))
+            }
+            (None, Some(path)) => path.to_string_lossy().into_owned(),
+            (None, None) => base.model.clone(),
+        }
+    }
+
+    /// Checks that the model takes the samples of files of one's own and tells their classes apart.
+    pub fn check_model(&self, base: &Base) -> Result<(), ExperimentError> {
+        if base.data.file()?.is_none() {
+            return Ok(());
+        }
+        let (graph, _) = open_graph(&self.config(base, "", &serde_json::Map::new()))?;
+        let (inputs, outputs) = (self.data.inputs(), self.data.classes as usize * self.data.targets());
+        let wrong = |what, takes, has| ExperimentError::Model {
+            model: base.model.clone(),
+            data: self.data.name.clone(),
+            what,
+            takes,
+            has,
+        };
+        match (graph.inputs(), graph.outputs()) {
+            (takes, _) if takes != inputs => Err(wrong("inputs", takes, inputs)),
+            // The logit of the second class.
+            (_, 1) if outputs == 2 => Ok(()),
+            (_, gives) if gives != outputs => Err(wrong("outputs", gives, outputs)),
+            _ => Ok(()),
         }
     }
 
@@ -174,6 +221,16 @@ impl Arrangement {
     pub fn has_validation(&self) -> bool {
         self.devices.iter().any(|placed| placed.valid.test_len() > 0)
     }
+}
+
+/// Devices are called as the values of a column or as a file says, where these can be names; otherwise by number.
+fn device_names(partition: &Partition, split: &Split) -> Vec<DeviceId> {
+    let named = matches!(partition, Partition::Column { .. } | Partition::File { .. });
+    let names = split.clients.iter().map(|client| client.name.parse().ok().filter(|_| named));
+    names.collect::<Option<Vec<DeviceId>>>().unwrap_or_else(|| {
+        let number = |client| format!("c{client:04}").parse().expect("a name of this form is valid");
+        (0..split.clients.len()).map(number).collect()
+    })
 }
 
 fn hardware(given: &[Hardware], tiers: usize) -> Result<Vec<Hardware>, ExperimentError> {

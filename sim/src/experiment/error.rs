@@ -5,7 +5,10 @@ use std::{io, path::PathBuf};
 use aggregator::run::RunError;
 use common::tier::MAX_TIERS;
 use strategies::error::StrategyError;
-use trainer::{data::DataError, train::TrainError};
+use trainer::{
+    data::{DataError, schema::TextError},
+    train::TrainError,
+};
 
 use super::text::KeyError;
 use crate::{data::SetError, engine::EngineError, partition::PartitionError, results::ResultsError};
@@ -21,6 +24,22 @@ pub enum ExperimentError {
     Read { path: PathBuf, source: io::Error },
     #[error("experiment {name}: {source}")]
     Parse { name: String, source: Box<toml::de::Error> },
+    #[error(
+        "`data` needs one source: `set` for a known set, or one of `csv`, `npz`, `npy`, `idx` and `folder`"
+    )]
+    Source,
+    #[error("`data.{0}` is for files of your own; remove it, or name a file instead of `set`")]
+    OwnKey(&'static str),
+    #[error("{}: {source}", path.display())]
+    Schema { path: PathBuf, source: Box<TextError> },
+    #[error(
+        "model {model} has {takes} {what}, the data of {data} needs {has}; correct the model or the schema, or let `mlp:in-32-out` fit"
+    )]
+    Model { model: String, data: String, what: &'static str, takes: usize, has: usize },
+    #[error("{} is there already; choose another name, or remove it", .0.display())]
+    Exists(PathBuf),
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
     #[error("there is no profile `{0}`; known are quick, full")]
     Profile(String),
     #[error("there is no strategy with id `{0}` in this experiment")]

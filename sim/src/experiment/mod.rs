@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | `spec` | format of the files | `spec` |
 //! | [`LoadedExperiment`], `Setting` | profile, overridden keys, variants x strategies | `settings`, `text` |
+//! | sources | a set by name, or files of one's own | `source`, `files` |
 //! | `Arrangement` | data set, partition and tiers for one seed | `arrange` |
+//! | [`keys`] | every key of the files, for the reference | `reference` |
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
 //! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `local_training` |
@@ -20,13 +22,16 @@ mod baseline;
 mod choose;
 mod compare;
 mod error;
+mod files;
 mod lines;
 mod list;
 mod local_training;
 mod price;
+mod reference;
 mod runner;
 mod score;
 mod settings;
+mod source;
 mod spec;
 mod summary;
 mod sweep;
@@ -44,8 +49,11 @@ pub use settings::{LoadedExperiment, PROFILES};
 pub use text::KeyError;
 
 pub(crate) use compare::{ResultsPath, compare};
+pub use reference::{KeyTable, keys};
+
 pub(crate) use list::ALL;
 pub(crate) use price::{Price, PriceLine, prices};
+pub(crate) use source::data_of;
 pub(crate) use summary::summary;
 pub(crate) use sweep::sweep;
 pub(crate) use words::{checks, targets};

@@ -103,6 +103,7 @@ fn one(
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<UnitResult, ExperimentError> {
     let arranged = cache.arranged(setting, places, seed)?;
+    arranged.check_model(&setting.base)?;
     let alone = cache.alone(setting, &arranged, options.threads)?;
     // The reference is usually another setting that was run before.
     let reference = setting.reference.as_ref().and_then(|reference| {
@@ -171,12 +172,22 @@ impl Cache {
     ) -> Result<Arc<Arrangement>, ExperimentError> {
         let base = &setting.base;
         let spec = &base.data;
-        let of_data =
-            serde_json::json!([spec.set, spec.noise, spec.samples, spec.test_samples, spec.pool, seed])
-                .to_string();
+        let of_data = match spec.file()? {
+            Some(_) => serde_json::json!([spec, seed]),
+            None => serde_json::json!([
+                spec.set,
+                spec.noise,
+                spec.samples,
+                spec.test_samples,
+                spec.pool,
+                spec.files(),
+                seed
+            ]),
+        }
+        .to_string();
         let data = match &self.data {
             Some((key, data)) if *key == of_data => data.clone(),
-            _ => arrange::load(spec, places, seed)?,
+            _ => arrange::load(base, places, seed)?,
         };
         self.data = Some((of_data, data.clone()));
         let key = serde_json::json!([spec, base.fleet, seed]).to_string();

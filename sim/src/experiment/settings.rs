@@ -1,6 +1,6 @@
 //! Expands an experiment file to its settings: profile, overridden keys, variants times strategies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
@@ -24,6 +24,8 @@ pub struct LoadedExperiment {
     pub table: Table,
     pub(crate) experiment: Experiment,
     pub(crate) settings: Vec<Setting>,
+    /// The directory to which paths are relative; empty for the current one.
+    pub(crate) dir: PathBuf,
 }
 
 /// A strategy with its base configuration.
@@ -44,10 +46,12 @@ pub(crate) struct Setting {
 impl LoadedExperiment {
     /// Opens an embedded experiment by name, or a file whose path ends in `.toml`.
     pub fn open(name: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
+        let mut dir = PathBuf::new();
         let (name, text) = if name.ends_with(".toml") {
             let path = Path::new(name);
             let text = std::fs::read_to_string(path)
                 .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+            dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
             (path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy().into_owned()), text)
         } else {
             let unknown = || {
@@ -57,7 +61,7 @@ impl LoadedExperiment {
             let (name, text) = ALL.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
             ((*name).to_owned(), (*text).to_owned())
         };
-        Self::parse(&name, &text, profile, keys)
+        Self::parse(&name, &text, profile, keys)?.with_dir(dir)
     }
 
     /// Reads an experiment from text. `keys` are `KEY=VALUE` and override keys of the file and of the profile.
@@ -85,7 +89,8 @@ impl LoadedExperiment {
         let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
         let experiment: Experiment = table.clone().try_into().map_err(fault)?;
         let settings = settings(name, &table, &experiment)?;
-        Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings })
+        let dir = PathBuf::new();
+        Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings, dir })
     }
 
     /// Title, notes, settings and checks, as they are written beside the results.

@@ -27,7 +27,8 @@ pub fn sweep(loaded: &LoadedExperiment, keys: &[String]) -> Result<Vec<LoadedExp
         if let Some(only) = &only {
             table.insert("only".into(), Value::Array(only.clone()));
         }
-        all.push(LoadedExperiment::of(&format!("{}{suffix}", loaded.name), &loaded.profile, table)?);
+        let name = format!("{}{suffix}", loaded.name);
+        all.push(LoadedExperiment::of(&name, &loaded.profile, table)?.with_dir(loaded.dir.clone())?);
     }
     Ok(all)
 }

@@ -10,6 +10,7 @@ use crate::{
 use strategies::Registry;
 use trainer::data::Shard;
 
+mod own;
 mod target;
 
 const SMALL: &str = r#"
@@ -268,7 +269,7 @@ fn embedded_experiments_are_valid() {
         }
         let loaded = LoadedExperiment::open(name, "quick", &[]).unwrap();
         let Some(setting) = loaded.settings.first() else { panic!("{name} has no settings") };
-        match arrange::load(&setting.base.data, &places, 1) {
+        match arrange::load(&setting.base, &places, 1) {
             Ok(data) => {
                 let arranged = Arrangement::new(&setting.base, data, 1)
                     .unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -12,6 +12,8 @@
 //! | [`Partition::DirichletFree`] | `dirichlet-free:0.1` | each class by a Dirichlet draw; clients may get none |
 //! | [`Partition::Rare`] | `rare:2` | client 0 alone has the first classes, and as many samples as any other; the others are IID |
 //! | [`Partition::Natural`] | `natural:50:10` | natural clients with at least this many training and test samples |
+//! | [`Partition::Column`] | `column:site` | one client per value of a column, or values grouped to this many clients |
+//! | [`Partition::File`] | `file:owners.csv` | as a CSV file with the columns `row` and `device` says |
 //! | [`Partition::Fractions`] | `groups:50/30/20,20/40/40` | these percentages of each group to the clients |
 //! | | `strata:80/20,20/80` | the same by natural division, such as kind of work |
 //!
@@ -20,6 +22,7 @@
 //! | [`Split`]: indices for each client, shards of devices | `split` |
 //! | draws of Dirichlet, and whole numbers from shares | `dirichlet` |
 //! | classes of Pat-k | `pat` |
+//! | values of a column grouped to clients | `values` |
 //! | a partition as text | `text` |
 //! | `PartitionView`: a partition in numbers, for tables and plots | `view` |
 
@@ -27,14 +30,17 @@ pub mod dirichlet;
 mod pat;
 mod split;
 mod text;
+mod values;
 mod view;
+
+use std::path::PathBuf;
 
 use common::rng::{Rng, derive};
 use serde::{Deserialize, Serialize};
 use trainer::data::partition as basic;
 
 pub use split::{ClientSamples, Split};
-pub use text::BadPartition;
+pub use text::{BadPartition, FORMS};
 pub(crate) use view::{ClientView, PartitionView};
 
 use crate::data::{DataSet, Records, TestSource};
@@ -62,6 +68,10 @@ pub enum Partition {
     DirichletFree { alpha: f64 },
     /// Natural clients with at least `train` training and `test` test samples.
     Natural { train: usize, test: usize },
+    /// One device per value of the column `name` of one's own data; with fewer clients, several values share one.
+    Column { name: String },
+    /// A CSV file with the columns `row` and `device` names the device of each training sample.
+    File { path: PathBuf },
     /// One list of `shares` per stratum, with one share per client.
     Fractions { by: Stratum, shares: Vec<Vec<f64>> },
 }
@@ -96,12 +106,18 @@ impl Default for Testing {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant has its message")]
 pub enum PartitionError {
-    #[error("`{0}` needs a number of clients")]
+    #[error("`{0}` needs a number of clients; set `clients` in `data`")]
     NoClients(Partition),
     #[error("{clients} clients cannot share {samples} samples; every client needs at least one")]
     TooManyClients { clients: usize, samples: usize },
     #[error("{set} has no natural clients; `fairtier sim data check {set}` shows what it has")]
     NoNatural { set: String },
+    #[error(
+        "`{partition}` needs data of your own, such as csv = \"FILE\" in `data`; {set} has no such values"
+    )]
+    NoValues { partition: Partition, set: String },
+    #[error("{there} values cannot be divided among {wanted} clients; ask for at most {there}")]
+    TooFewValues { there: usize, wanted: usize },
     #[error("{set} has no groups; `fairtier sim data check {set}` shows what it has")]
     NoGroups { set: String },
     #[error(
@@ -140,8 +156,13 @@ impl Partition {
     ) -> Result<Split, PartitionError> {
         let parts = self.parts(set, clients, derive(seed, PARTS))?;
         let mut split = Split::new(parts, set);
-        if let Self::Natural { .. } = self {
-            split.name_clients(&set.client_names);
+        match self {
+            Self::Natural { .. } => split.name_clients(&set.client_names),
+            Self::Column { .. } | Self::File { .. } => {
+                let clients = values::Grouping::new(set, clients)?;
+                split.name_clients(&clients.names(&set.client_names));
+            }
+            _ => {}
         }
         match testing {
             Testing::HoldOut(share) => split.hold_out(share, derive(seed, TEST))?,
@@ -188,6 +209,10 @@ impl Partition {
                 }
                 parts
             }
+            Self::Column { .. } | Self::File { .. } => {
+                self.check_strata(set)?;
+                values::Grouping::new(set, clients)?.parts(set)
+            }
             Self::Fractions { ref shares, .. } => {
                 self.check_strata(set)?;
                 let there = shares.first().map_or(0, Vec::len);
@@ -208,6 +233,9 @@ impl Partition {
     fn check_strata(&self, set: &DataSet) -> Result<(), PartitionError> {
         let name = || set.name.clone();
         match self {
+            Self::Column { .. } | Self::File { .. } if set.train.clients().is_empty() => {
+                return Err(PartitionError::NoValues { partition: self.clone(), set: name() });
+            }
             Self::Natural { .. } | Self::Fractions { by: Stratum::Client, .. }
                 if set.client_names.is_empty() =>
             {
@@ -230,7 +258,9 @@ impl Partition {
     /// The key by which samples are divided: natural client, group, or class.
     fn keys(&self, records: &Records) -> Vec<u32> {
         match self {
-            Self::Natural { .. } | Self::Fractions { by: Stratum::Client, .. } => records.clients().to_vec(),
+            Self::Natural { .. } | Self::Column { .. } | Self::Fractions { by: Stratum::Client, .. } => {
+                records.clients().to_vec()
+            }
             Self::Fractions { by: Stratum::Group, .. } => {
                 records.groups().iter().map(|&group| group.into()).collect()
             }

@@ -11,9 +11,34 @@ use super::{Partition, Stratum};
 const LEVELS: [(&str, &str); 3] =
     [("low", "33/33/34,33/33/34"), ("medium", "50/30/20,20/40/40"), ("high", "70/10/20,10/80/10")];
 
+/// Every form of a partition and what it does, for the reference.
+pub const FORMS: [(&str, &str); 12] = [
+    ("iid", "equal shares at random"),
+    ("shards:K", "K shards of samples sorted by label for each device"),
+    ("dominant:SHARE", "this share of a device's samples has one class"),
+    ("extreme", "at most two classes per device, as shards:2"),
+    ("rare:K", "device 0 alone has the first K classes"),
+    ("pat:K", "exactly K classes per device"),
+    ("dirichlet:ALPHA", "Dirichlet shares of each class; every device gets samples"),
+    ("dirichlet-free:ALPHA", "the same, but devices may get none"),
+    ("natural:TRAIN:TEST", "natural clients of a known set with at least so many samples"),
+    (
+        "column:NAME",
+        "one device for each value of a column or array of your own data; with `clients`, values are grouped",
+    ),
+    (
+        "file:PATH",
+        "a CSV file with the columns `row` (from 1) and `device` names the device of every training sample",
+    ),
+    (
+        "groups:PERCENT/PERCENT,...",
+        "percentages per device, one list per group; also low, medium, high. `strata:` does the same for the natural division of a source",
+    ),
+];
+
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
+    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, column:NAME, file:PATH, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
 )]
 /// A text that is not a partition.
 pub struct BadPartition {
@@ -58,6 +83,9 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
                 |text: &str| text.parse().map_err(|_| "the minimum numbers of samples must be whole numbers");
             Ok(Partition::Natural { train: least(train)?, test: least(test)? })
         }
+        ("column", Some(name)) if !name.is_empty() => Ok(Partition::Column { name: name.into() }),
+        ("file", Some(path)) if !path.is_empty() => Ok(Partition::File { path: path.into() }),
+        ("column" | "file", _) => Err("it needs a name after `:`"),
         ("groups", Some(shares)) => {
             let level = LEVELS.iter().find(|(name, _)| *name == shares).map(|(_, shares)| *shares);
             Ok(Partition::Fractions { by: Stratum::Group, shares: fractions(level.unwrap_or(shares))? })
@@ -110,6 +138,8 @@ impl Display for Partition {
             Self::Dirichlet { alpha } => write!(f, "dirichlet:{alpha}"),
             Self::DirichletFree { alpha } => write!(f, "dirichlet-free:{alpha}"),
             Self::Natural { train, test } => write!(f, "natural:{train}:{test}"),
+            Self::Column { name } => write!(f, "column:{name}"),
+            Self::File { path } => write!(f, "file:{}", path.display()),
             Self::Fractions { by, shares } => {
                 let name = match by {
                     Stratum::Group => "groups",
@@ -151,6 +181,8 @@ mod tests {
             "dirichlet:0.1",
             "dirichlet-free:2000",
             "natural:50:10",
+            "column:site: north",
+            "file:parts/owners.csv",
             "groups:50/30/20,20/40/40",
             "strata:80/20,20/80",
         ] {
@@ -177,12 +209,29 @@ mod tests {
             ("pat:0", "at least 1"),
             ("pat-x", "at least 1"),
             ("natural:few", "whole numbers"),
+            ("column:", "needs a name"),
+            ("file", "needs a name"),
             ("groups:50/30", "add up to 100"),
             ("groups:a/b", "from 0 to 100"),
             ("groups:50/50,100", "different lengths"),
         ] {
             let error = text.parse::<Partition>().unwrap_err().to_string();
             assert!(error.contains(problem) && error.contains("shards:K"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_reference_and_the_refusal_know_every_form() {
+        let refusal = "magic".parse::<Partition>().unwrap_err().to_string();
+        for (form, _) in FORMS {
+            assert!(refusal.contains(form), "{form}");
+            let example = form
+                .replace("K", "2")
+                .replace("SHARE", "0.8")
+                .replace("ALPHA", "0.1")
+                .replace("PERCENT/PERCENT,...", "50/50,40/60")
+                .replace("TRAIN:TEST", "5:1");
+            example.parse::<Partition>().unwrap_or_else(|error| panic!("{form}: {error}"));
         }
     }
 }

@@ -11,6 +11,6 @@ mod experiment;
 mod partition;
 mod sets;
 
-pub(crate) use experiment::{Digest, experiments_html, experiments_markdown};
+pub(crate) use experiment::{Digest, SourceDigest, experiments_html, experiments_markdown};
 pub(crate) use partition::{partition_html, partition_picture, partition_table};
 pub(crate) use sets::{set_table, sets_table};

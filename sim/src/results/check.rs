@@ -1,9 +1,10 @@
 //! Checks: comparisons of results with published values, as stated by claims and experiments.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One comparison that a claim rests on.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// Data, model or setting of the check, as text.
@@ -11,11 +12,12 @@ pub struct Check {
     /// Name of the experiment that provides the results. Empty if there is none, and in the experiment's own file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub experiment: String,
-    /// Profile of the results; `None` means the full one if it has the runs.
+    /// Profile of the results, unless it is the full one where that has the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// `None` if our experiments do not compute such a figure.
+    /// What is computed; absent if our experiments do not compute such a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     pub measure: Option<Measure>,
     /// The published value in words, as its source prints it. Default: `direction only`.
     #[serde(default = "direction_only")]

@@ -9,6 +9,12 @@ use serde::Serialize;
 use super::{Distribution, FinalScores, TierCost, TierScores, UnitResult};
 
 impl UnitResult {
+    /// True if training made the model useless: its loss is not finite, or more than ten times that of the start.
+    pub fn diverged(&self) -> bool {
+        let (end, start) = (self.last.loss.mean, self.rounds.first().map_or(0.0, |line| line.loss.mean));
+        !end.is_finite() || (start > 0.0 && end > 10.0 * start)
+    }
+
     /// A figure by its name; `None` if the unit has no such figure or its value is not finite.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let sum = |of: fn(&TierCost) -> f64| {

@@ -20,7 +20,7 @@ mod target;
 use std::path::{Path, PathBuf};
 
 use common::metrics::Spread;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use check::{Check, Measure, Take, Want};
 use files::KEPT;
@@ -30,6 +30,11 @@ pub use target::{KnobPoint, TargetFigures, TargetResult};
 
 /// Version of these files; units of another version are run again.
 pub const FORMAT: u32 = 1;
+
+/// JSON has no numbers that are not finite and writes null; a diverged run has many.
+fn nan_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
 
 /// Description of an experiment, written beside its units.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -113,6 +118,7 @@ pub struct UnitResult {
     /// Bytes, virtual time and energy of the run.
     pub account: RunCost,
     /// Wall time of the unit in seconds, including the choice of parameters.
+    #[serde(deserialize_with = "nan_if_null")]
     pub seconds: f64,
 }
 
@@ -135,8 +141,10 @@ pub struct Candidate {
     /// The parameters that were tried.
     pub params: serde_json::Map<String, serde_json::Value>,
     /// The figure that decides, on validation data.
+    #[serde(deserialize_with = "nan_if_null")]
     pub score: f64,
     /// Mean validation loss over devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub mean_loss: f64,
     /// Whether the unit was run with these parameters.
     pub chosen: bool,
@@ -148,6 +156,7 @@ pub struct RoundScores {
     /// Number of the round, from 1.
     pub round: u32,
     /// Virtual seconds that the round took.
+    #[serde(deserialize_with = "nan_if_null")]
     pub seconds: f64,
     /// Devices that delivered.
     pub devices: usize,
@@ -158,6 +167,7 @@ pub struct RoundScores {
     /// Scores by tier, widest first.
     pub tiers: Vec<TierScores>,
     /// Variance of the tiers' mean losses.
+    #[serde(deserialize_with = "nan_if_null")]
     pub inter: f64,
     /// Bytes of updates from devices in the round.
     pub bytes_up: u64,
@@ -178,22 +188,31 @@ pub struct RoundScores {
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {
     /// Arithmetic mean over devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub mean: f64,
     /// Variance with divisor N.
+    #[serde(deserialize_with = "nan_if_null")]
     pub variance: f64,
     /// Mean of the worst 10 % of devices, at least one.
+    #[serde(deserialize_with = "nan_if_null")]
     pub worst10: f64,
     /// Mean of the best 10 % of devices, at least one.
+    #[serde(deserialize_with = "nan_if_null")]
     pub best10: f64,
     /// Mean of the worst 5 % of devices, at least one.
+    #[serde(deserialize_with = "nan_if_null")]
     pub worst5: f64,
     /// Mean of the best 5 % of devices, at least one.
+    #[serde(deserialize_with = "nan_if_null")]
     pub best5: f64,
     /// Radians.
+    #[serde(deserialize_with = "nan_if_null")]
     pub angle: f64,
     /// Jain's index, from 1/N to 1; 1 means that all devices are equal.
+    #[serde(deserialize_with = "nan_if_null")]
     pub jain: f64,
     /// Largest difference between two devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub max_min: f64,
 }
 
@@ -203,12 +222,16 @@ pub struct TierScores {
     /// Number of devices that were scored.
     pub devices: usize,
     /// Mean loss over the devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
     /// Variance of their losses.
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss_variance: f64,
     /// Mean accuracy over the devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub accuracy: f64,
     /// Variance of their accuracies.
+    #[serde(deserialize_with = "nan_if_null")]
     pub accuracy_variance: f64,
     /// Number of devices that were asked.
     pub asked: usize,
@@ -220,6 +243,7 @@ pub struct TierScores {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ConflictCounts {
     /// Number of devices whose loss the step raises.
+    #[serde(deserialize_with = "nan_if_null")]
     pub model: f64,
     /// The same by tensor group.
     pub layers: Vec<f64>,
@@ -237,8 +261,10 @@ pub struct FinalScores {
     /// Scores by tier, widest first.
     pub tiers: Vec<TierScores>,
     /// Mean of the variances of loss inside tiers, weighted by devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub within: f64,
     /// Variance of the tiers' mean losses.
+    #[serde(deserialize_with = "nan_if_null")]
     pub inter: f64,
     /// The same for personal models (Ditto).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -281,8 +307,10 @@ pub struct DeviceScore {
     /// Number of its test samples.
     pub test_samples: u32,
     /// Test loss of its slice of the global model.
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
     /// Test accuracy of its slice of the global model.
+    #[serde(deserialize_with = "nan_if_null")]
     pub accuracy: f64,
     /// Test loss of the device's own model, trained alone, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -312,8 +340,10 @@ pub struct GlobalScore {
     /// Number of test samples.
     pub samples: u64,
     /// Mean loss per sample.
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
     /// Share of correct predictions.
+    #[serde(deserialize_with = "nan_if_null")]
     pub accuracy: f64,
 }
 
@@ -321,14 +351,19 @@ pub struct GlobalScore {
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GapFigures {
     /// The largest gap.
+    #[serde(deserialize_with = "nan_if_null")]
     pub max: f64,
     /// The smallest gap.
+    #[serde(deserialize_with = "nan_if_null")]
     pub min: f64,
     /// Mean gap over devices.
+    #[serde(deserialize_with = "nan_if_null")]
     pub mean: f64,
     /// Variance with divisor K - 1.
+    #[serde(deserialize_with = "nan_if_null")]
     pub variance: f64,
     /// Largest minus smallest gap (agent awareness).
+    #[serde(deserialize_with = "nan_if_null")]
     pub faa: f64,
 }
 
@@ -336,18 +371,25 @@ pub struct GapFigures {
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GroupFigures {
     /// Share of correct predictions.
+    #[serde(deserialize_with = "nan_if_null")]
     pub accuracy: f64,
     /// Accuracy of the constant predictor of the majority.
+    #[serde(deserialize_with = "nan_if_null")]
     pub constant: f64,
     /// Demographic parity: largest distance of a group's rate of positive predictions from the overall rate.
+    #[serde(deserialize_with = "nan_if_null")]
     pub dp: f64,
     /// Equal opportunity: the same among samples of class 1.
+    #[serde(deserialize_with = "nan_if_null")]
     pub eo: f64,
     /// Equalized odds: the larger of the disparities among samples of class 0 and of class 1.
+    #[serde(deserialize_with = "nan_if_null")]
     pub eodds: f64,
     /// Largest pairwise difference of rates.
+    #[serde(deserialize_with = "nan_if_null")]
     pub spd: f64,
     /// Share of positive predictions.
+    #[serde(deserialize_with = "nan_if_null")]
     pub positive: f64,
 }
 
@@ -355,10 +397,13 @@ pub struct GroupFigures {
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MeanWeights {
     /// Entropy of the weights, with the natural logarithm.
+    #[serde(deserialize_with = "nan_if_null")]
     pub entropy: f64,
     /// Chi-square distance between the weights and the shares of the data.
+    #[serde(deserialize_with = "nan_if_null")]
     pub chi2: f64,
     /// Effective number of devices, 1 / sum w^2.
+    #[serde(deserialize_with = "nan_if_null")]
     pub effective: f64,
 }
 
@@ -366,6 +411,7 @@ pub struct MeanWeights {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunCost {
     /// Virtual seconds from the first round to the last.
+    #[serde(deserialize_with = "nan_if_null")]
     pub seconds: f64,
     /// Costs by tier, widest first.
     pub tiers: Vec<TierCost>,
@@ -379,8 +425,10 @@ pub struct TierCost {
     /// Bytes of updates from devices, without framing.
     pub bytes_up: u64,
     /// Sum over devices of the time in which they worked and sent, in seconds.
+    #[serde(deserialize_with = "nan_if_null")]
     pub busy_s: f64,
     /// Energy of computing and of the link, in joules.
+    #[serde(deserialize_with = "nan_if_null")]
     pub joules: f64,
     /// Exchanges for which devices of the tier were asked, summed over devices.
     pub asked: u64,

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use aggregator::worker::{Reply, RoundWorker, UpdateOutcome};
+use aggregator::worker::{Reply, RoundWorker, UpdateOutcome, WorkerError};
 use common::{Instant, rng::Rng};
 use coordinator::{Action, Coordinator, exchange::ClosedExchange};
 
@@ -25,6 +25,8 @@ pub(super) struct Disk {
     busy: bool,
     /// When the aggregator is killed next.
     pub planned_crash: Option<PlannedCrash>,
+    /// Why the run has ended.
+    pub diverged: Option<WorkerError>,
     /// Crashes so far: steps that were scheduled before one are dropped.
     pub start: u32,
 }
@@ -87,9 +89,11 @@ impl Disk {
                     worker.record().unwrap();
                     assert_whole(worker, closed);
                 }
-                match worker.begin(action).unwrap() {
-                    Some(Reply::Finished) | None => {}
-                    Some(reply) => worker.tell(reply, coordinator, now),
+                match worker.begin(action) {
+                    Ok(Some(Reply::Finished) | None) => {}
+                    Ok(Some(reply)) => worker.tell(reply, coordinator, now),
+                    Err(diverged @ WorkerError::Diverged { .. }) => self.diverged = Some(diverged),
+                    Err(failed) => panic!("{failed}"),
                 }
             }
             None if self.group.is_empty() => worker.record().unwrap(),

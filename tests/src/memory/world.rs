@@ -109,7 +109,7 @@ impl World {
     pub fn run(&mut self) {
         for _ in 0..MAX_EVENTS {
             let over = self.coordinator.is_finished() && self.disk.is_idle(&self.worker);
-            if over && self.devices.iter().all(|device| device.done) {
+            if over && self.devices.iter().all(|device| device.done) || self.disk.diverged.is_some() {
                 return;
             }
             assert!(self.step(), "no event is left at {} ms", self.now);
@@ -136,6 +136,11 @@ impl World {
             millis: self.now,
             crashes: self.crashes,
         }
+    }
+
+    /// Why the run has ended before its last round.
+    pub fn diverged(&self) -> Option<String> {
+        self.disk.diverged.as_ref().map(ToString::to_string)
     }
 
     fn time(&self) -> Instant {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{
     Code, DeviceId, ExchangeId,
     brief::{Brief, GroupReport, Product},
+    plan::TaskKind,
 };
 use strategies::{
     cohort::Cohort,
@@ -18,12 +19,16 @@ use strategies::{
 use tracing::{error, info, warn};
 
 use super::{
-    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder, dropouts::Dropouts, state,
+    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder,
+    divergence::{Answers, PATIENCE, Rule, Verdict},
+    dropouts::Dropouts,
+    state::StateParts,
 };
 use crate::{
+    best::Measured,
     exchange::{ClosedExchange, Purpose},
     record::{RefusedDevice, RoundRecord, UpdateHeader},
-    report::RoundReport,
+    report::{DeviceLine, RoundReport},
 };
 
 impl Conductor {
@@ -42,6 +47,7 @@ impl Conductor {
                 selected: vec![],
                 wanted: vec![],
                 exchanges: vec![],
+                began: None,
             },
             made: vec![],
             findings: vec![],
@@ -60,10 +66,16 @@ impl Conductor {
             .iter()
             .map(|header| (header.device.clone(), header.tier, header.scalars.clone()))
             .collect();
+        let verdict = if failed.is_none() { self.judge(&open, &counted) } else { Verdict::Silent };
+        let suspect = matches!(verdict, Verdict::Suspect(_) | Verdict::Diverged(_));
         let Combined { mut outcome, conflicts, mut lines, refused } = match (failed, train) {
             (Some(code), _) => Combined::kept(code),
+            (None, _) if suspect => Combined::kept(Code::Diverged),
             (None, None) => Combined::kept(Code::EmptyRound),
             (None, Some(train)) => {
+                if verdict == Verdict::Sound {
+                    self.watch.note_sound(round.saturating_sub(1), self.run.parameters.clone());
+                }
                 match self.try_combine(&mut open, train, &headers, &mut counted, deliveries, recorder) {
                     Ok(combined) => combined,
                     Err(CombineError::Read(failed)) => return Err(failed),
@@ -81,6 +93,8 @@ impl Conductor {
         self.run.guard.limit_reported_losses(&mut counted, &mut lines);
         self.guard_log.note(round, counted.iter().map(|(device, ..)| device), &lines);
         self.target_log.note(round, &outcome.fairness);
+        let diverged = if let Verdict::Diverged(why) = verdict { Some(why) } else { None };
+        let model_of = diverged.and_then(|_| self.take_back());
         let complete = open.dropouts.is_empty();
         let published = self.publish();
         let traffic = open.traffic(&published);
@@ -98,13 +112,23 @@ impl Conductor {
         let mut report =
             RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.run.model.plans.len())
                 .with_traffic(traffic)
-                .with_guard(lines, &refused);
+                .with_guard(lines, &refused)
+                .with_task(&closed, self.predicted());
+        report.model_of = model_of;
+        report.suspect_rounds = match verdict {
+            Verdict::Suspect(_) => Some(self.watch.suspect_rounds()),
+            _ => None,
+        };
         if let Some(conflicts) = conflicts {
             report = report.with_conflicts(conflicts);
         }
         if let Some(groups) = self.group_report() {
             report = report.with_groups(&closed, groups.signal);
         }
+        // Devices have measured the model that they received.
+        self.note_best(round.saturating_sub(1), &report);
+        report.began = record.began;
+        report.best.clone_from(&self.run.best);
         let (lost, refused) = (report.silent.len(), report.refused.len());
         info!(
             round,
@@ -115,35 +139,127 @@ impl Conductor {
             "combined"
         );
         self.run.committed = round;
+        let stop = self.early_stop();
+        if let Some(stop) = &stop {
+            info!(round, "{stop}");
+        }
+        report.stopped = stop.as_ref().map(ToString::to_string);
         self.run.fresh = false;
+        let (method, guard) = match diverged {
+            // What strategy and guard have learned belongs to the steps that are taken back.
+            Some(_) => Default::default(),
+            None => (self.run.method.save(), self.run.guard.save()),
+        };
+        let state = StateParts { method: &method, guard: &guard, watch: &self.watch.save() }.join();
         Ok(Next::Commit(Committed {
             report,
-            state: state::join(self.run.method.save(), &self.run.guard.save()),
+            state,
             published,
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
             // over does not fetch another final model.
-            durable_first: !complete || self.run.committed >= self.run.settings.rounds,
+            durable_first: !complete || self.has_trained() || diverged.is_some(),
+            ends_early: stop.is_some(),
+            spared: self.watch.before().filter(|_| suspect),
+            diverged,
         }))
     }
 
-    /// The report on the scores of the final model.
-    pub fn final_report(&self, mut closed: ClosedExchange) -> RoundReport {
+    /// Compares the model of a round with the best one, by what devices have reported of it.
+    fn note_best(&mut self, round: u32, report: &RoundReport) {
+        let (settings, enrolled) = (&self.run.settings, self.enrolled());
+        // Scores of the final model come without validation.
+        let measured = settings.measured();
+        let loss = |line: &DeviceLine| match measured {
+            Measured::Validation => line.validation_loss,
+            Measured::Loss => Some(line.test_loss.unwrap_or(line.loss_before)),
+        };
+        let losses: Vec<_> =
+            report.devices.iter().filter_map(|line| Some((line.tier, loss(line)?))).collect();
+        let figure = settings.best.by.figure(&losses, &enrolled);
+        self.run.best = settings.best.update(self.run.best.take(), round, measured, figure);
+    }
+
+    /// The report on the scores of the final model, which may be the best one.
+    pub fn final_report(&mut self, mut closed: ClosedExchange) -> RoundReport {
         let mut lines = vec![];
+        let answers = Self::answers(&closed.delivered, &closed.refused);
+        let diverged = self.watch.judge_final(&answers, self.rule(true));
         self.run.guard.limit_reported_losses(&mut closed.delivered, &mut lines);
         self.guard_log.summarize();
         let tiers = self.run.model.plans.len();
-        let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers).with_guard(lines, &[]);
+        let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers)
+            .with_guard(lines, &[])
+            .with_task(&closed, self.predicted());
         report.fairness = self.run.method.fairness_lines();
+        let stop = self.early_stop();
+        self.note_best(self.run.committed, &report);
+        if let (Some(stop), Some(best)) = (stop, &mut self.run.best) {
+            // Training does not go on because the model with which it ended is the best one.
+            best.unimproved = stop.unimproved;
+        }
+        report.stopped = self.early_stop().map(|stop| stop.to_string());
+        report.best.clone_from(&self.run.best);
+        if let Some(why) = diverged {
+            error!(%why, "the final model has diverged");
+            report.kept = Some(Code::Diverged.number());
+        }
         report
     }
 
     /// What devices are asked to report about groups.
     fn group_report(&self) -> Option<GroupReport> {
+        self.told()?.groups
+    }
+
+    /// What a device is told, as far as it is the same for all.
+    fn told(&self) -> Option<Brief> {
         let mut brief = self.run.settings.brief.clone();
         let any = self.run.fleet.keys().next()?;
         self.run.method.brief(any, &[], &mut brief);
-        brief.groups
+        Some(brief)
+    }
+
+    /// Restores the last acceptable model, if it is known, and returns its round.
+    fn take_back(&mut self) -> Option<u32> {
+        let (round, parameters) = self.watch.take_before()?;
+        self.run.parameters = parameters;
+        Some(round)
+    }
+
+    fn predicted(&self) -> TaskKind {
+        self.run.model.plans[0].info.task()
+    }
+
+    /// Whether the answers of the round show that training diverges.
+    fn judge(&mut self, open: &OpenRound, counted: &[Delivered]) -> Verdict {
+        let round = open.record.round;
+        let rule = self.rule(round >= self.run.settings.rounds);
+        let verdict = self.watch.judge(&Self::answers(counted, &open.dropouts.refused), rule);
+        match verdict {
+            Verdict::Suspect(why) => {
+                let rounds = self.watch.suspect_rounds();
+                warn!(round, rounds, of = PATIENCE, %why, "training may diverge");
+            }
+            Verdict::Diverged(why) => error!(round, %why, "training has diverged"),
+            Verdict::Sound | Verdict::Silent => {}
+        }
+        verdict
+    }
+
+    fn rule(&self, last: bool) -> Rule {
+        Rule {
+            factor: self.run.settings.divergence,
+            // Losses with noise do not tell.
+            losses_tell: self.told().is_none_or(|brief| brief.privacy.is_none()),
+            fleet: self.run.fleet.len(),
+            last,
+        }
+    }
+
+    fn answers<'a>(delivered: &'a [Delivered], refused: &'a [RefusedDevice]) -> Answers<'a> {
+        let losses = delivered.iter().map(|(device, _, scalars)| (device, scalars.loss_before)).collect();
+        Answers::new(losses, refused.iter().map(|refused| (&refused.device, refused.code)))
     }
 
     fn try_combine<D: Deliveries>(

@@ -75,7 +75,7 @@ impl Conductor {
     }
 
     /// Devices of the fleet in each tier.
-    fn enrolled(&self) -> Vec<usize> {
+    pub(super) fn enrolled(&self) -> Vec<usize> {
         let mut enrolled = vec![0; self.run.model.plans.len()];
         for record in self.run.fleet.values() {
             if let Some(count) = enrolled.get_mut(record.tier.index()) {

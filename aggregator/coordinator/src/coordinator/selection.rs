@@ -24,7 +24,7 @@ impl Coordinator {
             .connected()
             .map(|device| DeviceInTier { device: device.record.device.clone(), tier: device.record.tier });
         let mut selected: Vec<DeviceInTier> = connected.collect();
-        if self.committed >= self.settings.rounds {
+        if self.has_trained() {
             let evaluate =
                 |DeviceInTier { device, tier }| AskedDevice { device, tier, task: Task::Evaluate(None) };
             let announcement = Announcement {

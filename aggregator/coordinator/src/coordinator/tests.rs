@@ -8,7 +8,10 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec, zoo};
 
 use super::*;
-use crate::{announcement::AskedDevice, exchange::ClosedExchange, pacing::Deadlines, record::DeviceInTier};
+use crate::{
+    announcement::AskedDevice, best::BestSettings, exchange::ClosedExchange, pacing::Deadlines,
+    record::DeviceInTier,
+};
 use common::{
     Code, ExchangeId, Tier,
     brief::Brief,
@@ -46,6 +49,8 @@ fn settings(devices: usize) -> Settings {
         limits: LinkLimits::QUIC,
         needs: Needs::default(),
         validate: false,
+        best: BestSettings::default(),
+        divergence: 10.0,
     }
 }
 

@@ -56,7 +56,7 @@ impl Coordinator {
             Phase::Gathering => {
                 let (have, need) = (self.fleet.connected().count(), self.needed());
                 let gathering = Some(Gathering { have, need });
-                let (round, over) = (self.committed + 1, self.committed >= self.settings.rounds);
+                let (round, over) = (self.committed + 1, self.has_trained());
                 let purpose = if over { Purpose::Evaluate } else { Purpose::Train };
                 Some(Waiting { round, purpose, opened: None, is_long: true, devices: vec![], gathering })
             }

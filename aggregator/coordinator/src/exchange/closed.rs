@@ -4,7 +4,10 @@ use common::{DeviceId, ExchangeId, Instant};
 use strategies::{guard::Delivered, strategy::Kind};
 
 use super::{AnswerState, OpenExchange, RosterEntry};
-use crate::record::{DeviceInTier, RefusedDevice};
+use crate::{
+    record::{DeviceInTier, RefusedDevice},
+    wall::WallTime,
+};
 
 /// See the module. All lists are in DeviceId order.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,6 +22,8 @@ pub struct ClosedExchange {
     pub opened: Instant,
     /// When it ended.
     pub closed: Instant,
+    /// The same as a time of day, if the driver has a clock.
+    pub at: Option<WallTime>,
     /// Devices whose update counts, with their scalars.
     pub delivered: Vec<Delivered>,
     /// Devices whose update was refused.
@@ -40,6 +45,7 @@ impl ClosedExchange {
             lr,
             opened,
             closed: opened,
+            at: None,
             delivered: vec![],
             refused: vec![],
             silent: vec![],

@@ -2,7 +2,7 @@
 
 use common::{
     Code, DeviceId,
-    message::{Offer, Scalars, Score, Ticket, Validation},
+    message::{Errors, Offer, Scalars, Score, Ticket, Validation},
 };
 use strategies::check::check_scalars;
 
@@ -57,6 +57,16 @@ fn review_scalars(scalars: &Scalars, test_targets: u64) -> Result<(), Code> {
     if !scalars.validation.iter().all(possible) {
         return Err(Code::NonFiniteLoss);
     }
+    // A sum over a fleet of errors up to these is finite.
+    let finite = |errors: &Errors| {
+        (0.0..=LARGEST_LOSS).contains(&errors.absolute)
+            && (0.0..=LARGEST_LOSS * LARGEST_LOSS).contains(&errors.squared)
+            && errors.mean.abs() <= LARGEST_LOSS
+            && (0.0..=LARGEST_LOSS * LARGEST_LOSS).contains(&errors.variance)
+    };
+    if !scalars.errors.iter().all(finite) {
+        return Err(Code::NonFiniteLoss);
+    }
     let counted = |score: Score| score.correct <= score.samples && u64::from(score.samples) <= test_targets;
     if scores().all(counted) { Ok(()) } else { Err(Code::ImplausibleSamples) }
 }
@@ -78,6 +88,25 @@ mod tests {
         for wrong in [-1e-9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
             assert_eq!(review(wrong, 0.0), Err(Code::NonFiniteLoss), "{wrong}");
             assert_eq!(review(1.0, wrong), Err(Code::NonFiniteLoss), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn impossible_errors_are_refused() {
+        let review = |at: usize, value: f64| {
+            let mut values = [1.0; 4];
+            values[at] = value;
+            let [absolute, squared, mean, variance] = values;
+            let errors = Some(Errors { absolute, squared, mean, variance });
+            let scalars = Scalars { samples: 10, loss_before: 1.0, errors, ..Scalars::default() };
+            review_scalars(&scalars, 0)
+        };
+        for at in 0..4 {
+            assert_eq!(review(at, 0.0), Ok(()), "{at}");
+            assert_eq!(review(at, -1.0).is_ok(), at == 2, "only a mean may be negative: {at}");
+            for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
+                assert_eq!(review(at, wrong), Err(Code::NonFiniteLoss), "{at} {wrong}");
+            }
         }
     }
 

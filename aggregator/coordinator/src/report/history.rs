@@ -9,12 +9,17 @@ use serde::Deserialize;
 use serde_json::Value;
 use strategies::fairness::FairnessStatus;
 
+use super::ConfigChange;
+use crate::best::BestModel;
 use source::{GuardFields, ListLen, ReportFields, SummaryFields};
 
 mod source;
 
+/// Errors `mae` and `r2` are those of predicted numbers, which have no accuracy. `kept` is the error code for which the model of
+/// the round was not used.
+///
 /// Name of a column, its width in a table, and digits after the decimal point.
-pub const COLUMNS: [(&str, usize, usize); 22] = [
+pub const COLUMNS: [(&str, usize, usize); 25] = [
     ("round", 5, 0),
     ("devices", 7, 0),
     ("refused", 7, 0),
@@ -37,12 +42,18 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("effective_devices", 17, 2),
     ("bytes_up", 10, 0),
     ("bytes_down", 10, 0),
+    ("mae", 10, 4),
+    ("r2", 8, 4),
+    ("kept", 4, 0),
 ];
 
 /// The same of a fairness target: its first knob. The status follows as a word, and what the measurement can resolve.
 pub const FAIRNESS_COLUMNS: [(&str, usize, usize); 3] =
     [("fairness_measured", 17, 4), ("fairness_target", 15, 4), ("knob", 8, 4)];
 const STATUS_COLUMN: (&str, usize) = ("fairness_status", 16);
+/// Times of day, in UTC.
+const TIME_COLUMNS: [(&str, usize); 2] = [("began", 24), ("ended", 24)];
+const CHANGES_COLUMN: &str = "changes";
 const RESOLUTION_COLUMN: (&str, usize, usize) = ("fairness_resolution", 19, 4);
 
 /// One round; `None` where the report has no value.
@@ -56,6 +67,16 @@ pub struct HistoryRow {
     pub fairness_status: Option<FairnessStatus>,
     /// Lowest disparity that is told apart from chance.
     pub fairness_resolution: Option<f64>,
+    /// When the round began and ended.
+    pub times: [Option<String>; TIME_COLUMNS.len()],
+    /// Name of the strategy.
+    pub strategy: Option<String>,
+    /// What has another value than in the round before.
+    pub changes: Vec<ConfigChange>,
+    /// The best model so far.
+    pub best: Option<BestModel>,
+    /// Why training has ended with this round.
+    pub stopped: Option<String>,
     /// Mean loss of each tier.
     pub loss_by_tier: Vec<Option<f64>>,
     /// Mean accuracy of each tier.
@@ -81,6 +102,14 @@ impl HistoryRow {
             weights,
             traffic,
             fairness,
+            began,
+            ended,
+            strategy,
+            changes,
+            best,
+            stopped,
+            errors,
+            kept,
         } = serde_json::from_str(report)?;
         let count = |list: Option<ListLen>| list.map(|ListLen(len)| len as f64);
         let tiers = participation.as_deref();
@@ -96,6 +125,8 @@ impl HistoryRow {
             let mean = |tier: &SummaryFields| tier.mean.filter(|_| tier.has_devices());
             tiers.unwrap_or_default().iter().map(mean).collect()
         };
+        let errors = errors.unwrap_or_default();
+        let mae = errors.mae.filter(SummaryFields::has_devices).and_then(|mae| mae.mean);
         let traffic = traffic.unwrap_or_default();
         let knob = fairness.and_then(|knobs| knobs.into_iter().next()).unwrap_or_default();
         Ok(Self {
@@ -122,10 +153,18 @@ impl HistoryRow {
                 weights.and_then(|weights| weights.effective),
                 traffic.up,
                 traffic.down,
+                mae,
+                errors.r2,
+                kept,
             ],
             fairness: [knob.measured, knob.target, knob.value],
             fairness_status: knob.status,
             fairness_resolution: knob.resolution.map(|resolution| resolution.limit),
+            times: [began, ended],
+            strategy,
+            changes: changes.unwrap_or_default(),
+            best,
+            stopped,
             loss_by_tier: means(loss_by_tier),
             accuracy_by_tier: means(accuracy_by_tier),
         })
@@ -144,7 +183,19 @@ impl HistoryRow {
             cells.push(format!("{status:>0$}", STATUS_COLUMN.1));
             cells.push(cell((&RESOLUTION_COLUMN, &self.fairness_resolution)));
         }
+        let time = |(&(_, width), time): (&(&str, usize), &Option<String>)| {
+            format!("{:>width$}", time.as_deref().unwrap_or("-"))
+        };
+        cells.extend(TIME_COLUMNS.iter().zip(&self.times).map(time));
         cells.join(" ")
+    }
+
+    /// What has changed since the round before, on one line; `None` if nothing has.
+    pub fn change(&self) -> Option<String> {
+        let value = |text: &str| if text.is_empty() { "(unset)".to_owned() } else { text.to_owned() };
+        let change =
+            |ConfigChange { key, from, to }: &ConfigChange| format!("{key} {} -> {}", value(from), value(to));
+        (!self.changes.is_empty()).then(|| self.changes.iter().map(change).collect::<Vec<_>>().join("; "))
     }
 
     /// The row as a line of comma-separated values. The last columns are the mean loss and accuracy of `tiers` tiers.
@@ -157,6 +208,8 @@ impl HistoryRow {
         let mut cells: Vec<String> = self.cells.iter().chain(&self.fairness).map(text).collect();
         cells.push(self.fairness_status.map_or("", FairnessStatus::name).to_owned());
         cells.push(text(&self.fairness_resolution));
+        cells.extend(self.times.iter().map(|time| quoted(time.as_deref().unwrap_or_default())));
+        cells.push(quoted(&self.change().unwrap_or_default()));
         cells.extend(losses.iter().chain(&accuracies).map(text));
         cells.join(",")
     }
@@ -169,6 +222,7 @@ pub fn table_head(fairness: bool) -> String {
         columns.extend(FAIRNESS_COLUMNS.iter().map(|&(name, width, _)| (name, width)));
         columns.extend([STATUS_COLUMN, (RESOLUTION_COLUMN.0, RESOLUTION_COLUMN.1)]);
     }
+    columns.extend(TIME_COLUMNS);
     columns.iter().map(|(name, width)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -177,9 +231,20 @@ pub fn csv_head(tiers: usize) -> String {
     let mut names: Vec<String> =
         COLUMNS.iter().chain(&FAIRNESS_COLUMNS).map(|(name, ..)| (*name).to_owned()).collect();
     names.extend([STATUS_COLUMN.0, RESOLUTION_COLUMN.0].map(str::to_owned));
+    names.extend(TIME_COLUMNS.map(|(name, _)| name.to_owned()));
+    names.push(CHANGES_COLUMN.to_owned());
     names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
     names.extend((0..tiers).map(|tier| format!("accuracy_tier{tier}")));
     names.join(",")
+}
+
+/// A cell of comma-separated values that holds any text.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Number of tiers in a report; 0 if it is damaged or has no losses.
@@ -243,7 +308,7 @@ mod tests {
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
-        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,,1.5,,,");
+        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert_eq!(
             (held_devices(&report, None), held_devices(&report, Some(0)), held_devices(&report, Some(1))),
@@ -260,7 +325,7 @@ mod tests {
         let named: Vec<_> = csv_head(0)
             .split(',')
             .zip(row.csv(0).split(','))
-            .skip(22)
+            .skip(25)
             .map(|(a, b)| format!("{a}={b}"))
             .collect();
         let expected = [
@@ -269,15 +334,46 @@ mod tests {
             "knob=2.5",
             "fairness_status=not_reachable",
             "fairness_resolution=0.125",
+            "began=",
+            "ended=",
+            "changes=",
         ];
         assert_eq!(named, expected);
         assert_eq!(
             (table_head(true).len(), row.table(false).len()),
             (row.table(true).len(), table_head(false).len())
         );
-        assert!(row.table(true).ends_with("   not_reachable              0.1250"), "{}", row.table(true));
+        assert!(row.table(true).contains("   not_reachable              0.1250 "), "{}", row.table(true));
         assert!(has_target(report) && !has_target("{\"fairness\":[]}") && !has_target("{}"));
         assert!(HistoryRow::parse("{\"fairness\":[]}").is_ok_and(|row| row.fairness_status.is_none()));
+    }
+
+    #[test]
+    fn times_and_changes_have_columns_and_changes_a_line() {
+        let report = json!({
+            "round": 4, "began": "2026-11-18T20:06:22.125Z", "ended": "2026-11-18T20:06:23Z", "strategy": "qffl",
+            "changes": [
+                { "key": "strategy.name", "from": "\"term\"", "to": "\"qffl\"" },
+                { "key": "strategy.params.q", "from": "", "to": "2" },
+            ],
+            "best": { "round": 2, "by": "worst_tier", "measured": "validation", "value": 0.5, "unimproved": 1 },
+            "stopped": "why",
+        });
+        let row = HistoryRow::parse(&report.to_string()).unwrap();
+        let change = "strategy.name \"term\" -> \"qffl\"; strategy.params.q (unset) -> 2";
+        assert_eq!(row.change().as_deref(), Some(change));
+        assert!(
+            row.table(false).ends_with("2026-11-18T20:06:22.125Z     2026-11-18T20:06:23Z"),
+            "{}",
+            row.table(false)
+        );
+        let csv = row.csv(0);
+        let expected =
+            ",2026-11-18T20:06:22.125Z,2026-11-18T20:06:23Z,\"strategy.name \"\"term\"\" -> \"\"qffl\"\";";
+        assert!(csv.contains(expected), "{csv}");
+        let best = row.best.unwrap().to_string();
+        assert_eq!(best, "that of round 2, mean loss of the worst tier 0.5000 (validation)");
+        assert_eq!((row.stopped.as_deref(), row.strategy.as_deref()), (Some("why"), Some("qffl")));
     }
 
     #[test]

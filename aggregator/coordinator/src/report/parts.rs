@@ -2,12 +2,12 @@
 
 use common::{
     DeviceId, Tier,
-    message::Score,
-    metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
+    message::{Errors, Scalars, Score},
+    metrics::{Better, ErrorSums, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
 };
 use strategies::combine::{Outcome, RegionNote};
 
-use super::{DeviceLine, Participation, Personal, Pooled, RefusedLine, RegionLine, SilentLine};
+use super::{DeviceLine, ErrorFigures, Participation, Personal, Pooled, RefusedLine, RegionLine, SilentLine};
 use crate::{
     exchange::ClosedExchange,
     record::{DeviceInTier, RefusedDevice},
@@ -29,6 +29,8 @@ pub(super) fn device_lines(closed: &ClosedExchange, outcome: Option<&Outcome>) -
             loss_after: scalars.loss_after,
             test_loss: scalars.test.map(|score| score.loss),
             test_accuracy: scalars.test.map(|score| score.accuracy()),
+            test_mae: scalars.errors.map(|errors| errors.absolute),
+            test_r2: error_sums([scalars].into_iter()).r2(),
             personal_loss: scalars.personal.map(|score| score.loss),
             personal_accuracy: scalars.personal.map(|score| score.accuracy()),
             validation_loss: scalars.validation.map(|validation| validation.loss),
@@ -50,8 +52,33 @@ pub(super) fn pooled(scores: impl Iterator<Item = Score> + Clone) -> Option<Pool
     (samples > 0).then(|| Pooled {
         samples,
         loss: loss / samples as f64,
-        accuracy: correct as f64 / samples as f64,
+        accuracy: Some(correct as f64 / samples as f64),
     })
+}
+
+/// The errors of these devices together.
+fn error_sums<'a>(scalars: impl Iterator<Item = &'a Scalars>) -> ErrorSums {
+    let mut sums = ErrorSums::default();
+    for (score, errors) in scalars.filter_map(|scalars| scalars.test.zip(scalars.errors)) {
+        let Errors { absolute, squared, mean, variance } = errors;
+        sums.add(score.samples.into(), absolute, squared, (mean, variance));
+    }
+    sums
+}
+
+pub(super) fn errors(closed: &ClosedExchange, devices: &[DeviceLine], tiers: usize) -> ErrorFigures {
+    let (mae, mae_by_tier) = summaries(devices, tiers, Better::Low, |line| line.test_mae);
+    let r2 = |wanted: Option<usize>| {
+        let own =
+            closed.delivered.iter().filter(|(_, tier, _)| wanted.is_none_or(|index| index == tier.index()));
+        error_sums(own.map(|(.., scalars)| scalars)).r2()
+    };
+    ErrorFigures {
+        mae,
+        mae_by_tier,
+        r2: r2(None),
+        r2_by_tier: (0..tiers).map(|tier| r2(Some(tier))).collect(),
+    }
 }
 
 pub(super) fn participation(closed: &ClosedExchange, tiers: usize) -> Vec<Participation> {

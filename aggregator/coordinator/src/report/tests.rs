@@ -1,6 +1,6 @@
 use common::{
     DeviceId, ExchangeId, Instant, Tier,
-    message::{Scalars, Score},
+    message::{Errors, Scalars, Score},
 };
 
 use super::*;
@@ -38,6 +38,7 @@ fn closed() -> ClosedExchange {
         lr: 0.1,
         opened: Instant::from_millis(1000),
         closed: Instant::from_millis(3500),
+        at: None,
         delivered: vec![
             (id("a"), tier(0), scalars(10, 9, Some(0.3))),
             (id("b"), tier(0), scalars(20, 8, Some(0.1))),
@@ -80,7 +81,7 @@ fn figures_per_tier_and_overall() {
     near(report.accuracy_split.inter, 0.0225);
     assert_eq!(report.accuracy_by_tier[2].count, 0);
     let pooled = report.pooled.unwrap();
-    assert_eq!((pooled.samples, pooled.accuracy, pooled.loss), (40, 0.7, 3.0));
+    assert_eq!((pooled.samples, pooled.accuracy, pooled.loss), (40, Some(0.7), 3.0));
     let gaps = report.gaps.unwrap();
     assert_eq!((gaps.count, gaps.max, gaps.min), (3, 0.3, -0.1));
     near(gaps.variance, 0.04);
@@ -146,4 +147,32 @@ fn personal_models_traffic_and_conflicts() {
     assert!(json.get("groups").is_none() && json.get("weights").is_none());
     let row = history::HistoryRow::parse(&json.to_string()).unwrap().cells;
     assert_eq!((row[0], row[1], row[20], row[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
+}
+
+/// Two devices of two targets each. Targets 1, 3 and 5, 11 have mean 5 and squared distances 56; errors are 1, 1 and 2, 4.
+#[test]
+fn numbers_have_errors_instead_of_accuracies() {
+    let mut closed = closed();
+    closed.delivered.truncate(3);
+    let errors = [
+        Some(Errors { absolute: 10.0, squared: 1.0, mean: 2.0, variance: 1.0 }),
+        None,
+        Some(Errors { absolute: 30.0, squared: 10.0, mean: 8.0, variance: 9.0 }),
+    ];
+    for ((.., scalars), errors) in closed.delivered.iter_mut().zip(errors) {
+        scalars.test = errors.and(score(2, 0, 1.0));
+        scalars.errors = errors;
+    }
+    let report = RoundReport::new(&closed, Purpose::Train, None, 2).with_task(&closed, TaskKind::Regression);
+    let found = report.errors.as_ref().unwrap();
+    assert_eq!((found.mae.count, found.mae.mean, found.mae_by_tier[1].mean), (2, 20.0, 30.0));
+    near(found.r2.unwrap(), 1.0 - 22.0 / 56.0);
+    near(found.r2_by_tier[0].unwrap(), 0.0);
+    near(found.r2_by_tier[1].unwrap(), 1.0 - 20.0 / 18.0);
+    assert_eq!((report.devices[0].test_mae, report.devices[0].test_r2), (Some(10.0), Some(0.0)));
+    assert_eq!((report.devices[1].test_mae, report.devices[1].test_r2), (None, None));
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["task"], "regression");
+    assert_eq!(json["accuracy"], serde_json::json!({ "count": 0 }), "there is no accuracy of 0");
+    assert!(json["pooled"].get("accuracy").is_none() && json["devices"][0].get("test_accuracy").is_none());
 }

@@ -195,7 +195,7 @@ async fn send_model(
     };
     let this = site.clone();
     let made = tokio::task::spawn_blocking(move || {
-        export::part(&this.options.dir, &this.options.config, tier).map_err(|error| format!("{error:#}"))
+        export::part(&this.options.run, &this.options.config, tier).map_err(|error| format!("{error:#}"))
     });
     match made.await {
         Ok(Ok(bytes)) => {

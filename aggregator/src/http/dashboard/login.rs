@@ -66,7 +66,7 @@ async fn enter(
     let account = match checked {
         Ok(Ok(account)) => account,
         Ok(Err(failed)) => {
-            error!("nobody can log in to the dashboard: {failed}");
+            error!("no login to the dashboard is possible: {failed}");
             return again(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "The accounts cannot be read; see the gateway's log.",

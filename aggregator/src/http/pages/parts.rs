@@ -182,7 +182,7 @@ pub fn curves(title: &str, what: &'static str, curves: Vec<Curve<'_>>, target: O
             let point = |(round, value): (u32, Option<f64>)| {
                 Some(Point { x: round.into(), mean: value.filter(|value| value.is_finite())?, std: 0.0 })
             };
-            LineSeries { index, name, points: points.into_iter().filter_map(point).collect() }
+            LineSeries { index, name, scales: true, points: points.into_iter().filter_map(point).collect() }
         })
         .collect();
     let levels = target.map(|value| Level { index: 0, name: "the run", value }).into_iter().collect();

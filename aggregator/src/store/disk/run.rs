@@ -8,8 +8,9 @@ use strategies::device::DeviceRecord;
 
 use super::{DiskStore, Options, update_tag};
 use crate::store::{
-    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Store,
-    StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    BestModel, Commit, Entry, KeptModel, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord,
+    SavedRun, Snapshot, Store, StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    extras::{self, Extras},
     history::{HistoryLine, Report},
     kept,
     ledger::{self, DEVICES, LedgerError, META, MODELS, REPORTS, UPDATES},
@@ -34,6 +35,7 @@ impl Store for DiskStore {
             meta.insert("attempt", ledger::encode("attempt", &0u16)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             meta.insert("strategy", ledger::add_checksum("strategy", &[]).as_slice())?;
+            Extras { weights: Some(model.crc), ..Extras::default() }.write(&mut meta)?;
             insert_model(txn, 0, &model)
         })?;
         self.run = Some(run.run);
@@ -61,6 +63,9 @@ impl Store for DiskStore {
             strategy_state: meta.strategy_state,
             devices: self.devices()?,
             open,
+            best: meta.extras.best,
+            config: meta.extras.config,
+            weights: meta.extras.weights,
         }))
     }
 
@@ -84,7 +89,7 @@ impl Store for DiskStore {
             let mut meta = txn.open_table(META)?;
             meta.insert("open", ledger::encode("open", &Some(open))?.as_slice())?;
             meta.insert("attempt", ledger::encode("attempt", &open.attempt)?.as_slice())?;
-            Ok(())
+            extras::write_began(&mut meta, open.began.map(|began| began.0))
         })
     }
 
@@ -168,7 +173,8 @@ impl Store for DiskStore {
         }
         self.ledger.write(|txn| write_commit(txn, commit, &model, &options, &dropped))?;
         let files = (self.spool.take(), std::mem::take(&mut self.old));
-        if !options.keep_spool {
+        // Files that a snapshot may still read are removed after a later round.
+        if !options.keep_spool && !self.is_held() {
             let needed: BTreeSet<u32> = kept.iter().map(|update| update.ticket.round).collect();
             if !needed.contains(&commit.round) {
                 self.spare = SpareFile::set_aside(&self.spools, commit.round);
@@ -177,12 +183,27 @@ impl Store for DiskStore {
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         let oldest = first_kept(commit.round, options.keep_models);
-        let _ = self.models.sweep(|round| round >= oldest);
+        if !self.is_held() {
+            let kept = [commit.best.map(|best| best.round), commit.spared];
+            let _ = self.models.sweep(|round| round >= oldest || kept.contains(&Some(round)));
+        }
         // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
         self.archive_history(commit.round);
         Ok(())
+    }
+
+    fn set_best(&mut self, best: &BestModel) -> Result<(), StoreError> {
+        let oldest = first_kept(self.begun()?.next_round.saturating_sub(1), self.options.keep_models);
+        self.ledger.write(|txn| keep_models(txn, oldest, Some(best), None))?;
+        // A file that stays is removed on the next start.
+        let _ = self.models.sweep(|round| round >= oldest || round == best.round);
+        Ok(())
+    }
+
+    fn kept_models(&self) -> Result<Vec<KeptModel>, StoreError> {
+        self.model_records()
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
@@ -210,6 +231,10 @@ impl Store for DiskStore {
         })?;
         walked.unreadable.into_iter().next().map_or(Ok(reports), Err)
     }
+
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        self.take_snapshot().map(Some)
+    }
 }
 
 fn write_commit(
@@ -224,9 +249,12 @@ fn write_commit(
     meta.insert("strategy", ledger::add_checksum("strategy", commit.strategy_state).as_slice())?;
     meta.insert("next", ledger::encode("next", &next)?.as_slice())?;
     meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
+    if let Some(config) = commit.config {
+        extras::write_config(&mut meta, config)?;
+    }
+    drop(meta);
     insert_model(txn, commit.round, model)?;
-    let oldest = first_kept(commit.round, options.keep_models);
-    txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
+    keep_models(txn, first_kept(commit.round, options.keep_models), commit.best, commit.spared)?;
     let report = ledger::add_checksum(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     let mut reports = txn.open_table(REPORTS)?;
     reports.insert(commit.round, report.as_slice())?;
@@ -237,6 +265,19 @@ fn write_commit(
     for Entry { header, .. } in dropped {
         updates.remove((header.ticket.round, header.ticket.exchange, header.device.as_str()))?;
     }
+    Ok(())
+}
+
+/// Names the best model, and forgets those that are neither it nor among the last ones.
+fn keep_models(
+    txn: &WriteTransaction,
+    oldest: u32,
+    best: Option<&BestModel>,
+    spared: Option<u32>,
+) -> Result<(), LedgerError> {
+    extras::write_best(&mut txn.open_table(META)?, best)?;
+    let kept = [best.map(|best| best.round), spared];
+    txn.open_table(MODELS)?.retain(|round, _| round >= oldest || kept.contains(&Some(round)))?;
     Ok(())
 }
 

@@ -342,6 +342,7 @@ pub struct Reports {
 }
 
 impl Reports {
+    /// Reads every report that is intact. `damaged` lists at most 100 lines.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut reader = ReportReader::of_source(
             PathBuf::from("history.jsonl"),

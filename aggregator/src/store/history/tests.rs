@@ -12,7 +12,7 @@ fn read(dir: &TempDir) -> (Vec<u32>, Vec<String>) {
     while let Some(report) = reader.read_next().unwrap() {
         rounds.push(report.round);
     }
-    (rounds, reader.faults().named.iter().map(LineFault::to_string).collect())
+    (rounds, reader.faults().named.iter().map(ToString::to_string).collect())
 }
 
 fn rounds(dir: &TempDir) -> Vec<u32> {

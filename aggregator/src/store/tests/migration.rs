@@ -1,4 +1,4 @@
-//! Stores of format 4: read as they are, and brought to format 5 when they are opened for writing.
+//! Stores of format 4: read as they are, and brought to the present format when they are opened for writing.
 
 use super::{
     reports::{go_on, in_files},
@@ -62,7 +62,7 @@ fn expect_migrated(dir: &TempDir, what: &str) {
     commit(&mut store, 21);
     drop(store);
     let found = DiskStore::verify(dir.path()).unwrap();
-    assert_eq!((found.format, found.reports, found.problems), (5, 21, vec![]), "{what}");
+    assert_eq!((found.format, found.reports, found.problems), (6, 21, vec![]), "{what}");
 }
 
 #[test]
@@ -76,14 +76,14 @@ fn format_4_is_read_without_a_change_and_migrated_when_it_is_opened() {
     fs::write(dir.path().join("fairtier.redb.copy"), "of a program that was killed").unwrap();
     expect_migrated(&dir, "opened");
     assert!(!dir.path().join("fairtier.redb.copy").exists());
-    assert_eq!(format(&dir), 5);
+    assert_eq!(format(&dir), 6);
 }
 
 #[test]
 fn a_rollback_migrates_as_well() {
     let dir = of_format_4();
     assert_eq!(DiskStore::rollback(dir.path(), 4).unwrap().from, 20);
-    assert_eq!((format(&dir), in_files(&dir)), (5, vec![1, 2, 3, 4]));
+    assert_eq!((format(&dir), in_files(&dir)), (6, vec![1, 2, 3, 4]));
     assert_eq!(DiskStore::verify(dir.path()).unwrap().problems, [""; 0]);
 }
 
@@ -113,7 +113,7 @@ fn a_migration_that_is_killed_leaves_a_whole_store() {
         ("half of the new file is written", &half_a_draft, 4),
         ("the new file is written", &a_draft, 4),
         ("the new file is in its place", &published, 4),
-        ("the ledger is raised", &raised, 5),
+        ("the ledger is raised", &raised, 6),
         ("an older program went on in between", &then_older, 4),
     ];
     for (what, until, format) in instants {
@@ -153,7 +153,7 @@ fn damage_that_is_seen_before_a_migration_is_seen_after_it() {
     let before = problems();
     assert!(before[0].contains("history.jsonl, line 1: it is not a report"), "{before:?}");
     drop(disk(&dir));
-    assert_eq!((problems(), format(&dir)), (before, 5));
+    assert_eq!((problems(), format(&dir)), (before, 6));
 }
 
 #[test]
@@ -162,6 +162,6 @@ fn a_store_without_reports_is_migrated() {
     started(&mut disk(&dir));
     set_format(dir.path(), 4);
     assert_eq!(names(&disk(&dir).updates(1, 0).unwrap()), ["a", "b", "c"]);
-    assert_eq!(format(&dir), 5);
+    assert_eq!(format(&dir), 6);
     assert!(!dir.path().join("history.jsonl").exists());
 }

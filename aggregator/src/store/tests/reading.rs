@@ -45,7 +45,7 @@ fn verify_creates_and_changes_no_file() {
     let before = traces(dir.path());
     for _ in 0..2 {
         let found = DiskStore::verify(dir.path()).unwrap();
-        assert_eq!((found.committed, found.open, found.updates, found.format), (Some(1), Some(2), 1, 5));
+        assert_eq!((found.committed, found.open, found.updates, found.format), (Some(1), Some(2), 1, 6));
         assert_eq!(found.problems, [""; 0]);
         assert_eq!(DiskStore::committed(dir.path()).unwrap(), Some(1));
     }

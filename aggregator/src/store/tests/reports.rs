@@ -29,7 +29,14 @@ pub(super) fn go_on(store: &mut dyn Store, rounds: std::ops::RangeInclusive<u32>
         store.open_round(&round(number)).unwrap();
         let report = format!("{{\"round\":{number},\"devices\":\"{}\"}}", "x".repeat(20_000));
         let (parameters, report) = (&[number as f32; 3], &report);
-        let commit = Commit { round: number, parameters, strategy_state: &[], report, history: 0 };
+        let commit = Commit {
+            round: number,
+            parameters,
+            strategy_state: &[],
+            report,
+            history: 0,
+            ..Commit::default()
+        };
         store.commit_round(&commit).unwrap();
     }
 }

@@ -190,8 +190,14 @@ fn a_strategy_that_forgets_a_device_or_region_is_an_error() {
     let map = map();
     let good = vec![1.0f32; 3];
     let mut cohort = cohort(&map, &[("a", 0, 1, &good), ("b", 0, 1, &good)]);
-    cohort.bounds =
-        Some(Bounds { share: 2.0, floor: 0.5, trusted: BTreeSet::new(), no_bonus: BTreeSet::new() });
+    cohort.bounds = Some(Bounds {
+        share: 2.0,
+        fifth: 2.0,
+        counts: 2.0,
+        floor: 0.5,
+        trusted: BTreeSet::new(),
+        no_bonus: BTreeSet::new(),
+    });
     let updates = vec![good.clone(), good];
     for forgotten in ["weigh", "base_weights", "mix", ""] {
         let strategy = Box::new(Forgetful(forgotten));

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use common::DeviceId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 /// Whether the guard acts.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Nothing is limited.
@@ -17,7 +18,7 @@ pub enum Mode {
 }
 
 /// Which devices may count more than their plain share.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bonus {
     /// All devices.
@@ -37,6 +38,10 @@ pub struct GuardConfig {
     pub loss: f64,
     /// A device counts up to this many average devices.
     pub share: f64,
+    /// The loudest fifth of the devices counts at most this many average devices each, on average.
+    pub fifth: f64,
+    /// By its sample count alone, a device counts up to this many average devices.
+    pub counts: f64,
     /// A device counts at least this part of its plain share.
     pub floor: f64,
     /// An update counts with at most this many median lengths of the round.
@@ -58,9 +63,11 @@ impl Default for GuardConfig {
     fn default() -> Self {
         Self {
             mode: Mode::default(),
-            loss: 4.0,
-            share: 2.0,
-            floor: 0.5,
+            loss: 6.0,
+            share: 5.0,
+            fifth: 3.0,
+            counts: 2.0,
+            floor: 0.33,
             length: 3.0,
             trusted_counts: BTreeSet::new(),
             bonus: Bonus::default(),
@@ -78,6 +85,8 @@ impl GuardConfig {
         let rules = [
             ("guard.loss", self.loss, from_1(self.loss), "must be 1 or more"),
             ("guard.share", self.share, from_1(self.share), "must be 1 or more"),
+            ("guard.fifth", self.fifth, from_1(self.fifth), "must be 1 or more"),
+            ("guard.counts", self.counts, from_1(self.counts), "must be 1 or more"),
             ("guard.floor", self.floor, (0.0..=1.0).contains(&self.floor), "must lie in [0, 1]"),
             ("guard.length", self.length, from_1(self.length), "must be 1 or more"),
         ];
@@ -96,6 +105,8 @@ struct Keys {
     mode: Option<ModeKey>,
     loss: Option<f64>,
     share: Option<f64>,
+    fifth: Option<f64>,
+    counts: Option<f64>,
     floor: Option<f64>,
     length: Option<f64>,
     #[serde(alias = "large_shards")]
@@ -149,6 +160,8 @@ impl From<Keys> for GuardConfig {
             mode,
             loss: keys.loss.unwrap_or(default.loss),
             share: keys.share.unwrap_or(default.share),
+            fifth: keys.fifth.unwrap_or(default.fifth),
+            counts: keys.counts.unwrap_or(default.counts),
             floor: keys.floor.unwrap_or(default.floor),
             length: keys.length.unwrap_or(default.length),
             trusted_counts: keys.trusted_counts,
@@ -180,7 +193,14 @@ mod tests {
     fn unknown_keys_and_impossible_values_are_refused() {
         assert!(toml::from_str::<GuardConfig>("spreed = 8.0").is_err());
         assert!(toml::from_str::<GuardConfig>("mode = \"on\"").is_err());
-        for (key, value) in [("loss", "0.5"), ("share", "0.9"), ("floor", "1.1"), ("length", "inf")] {
+        for (key, value) in [
+            ("loss", "0.5"),
+            ("share", "0.9"),
+            ("fifth", "0.9"),
+            ("counts", "0.9"),
+            ("floor", "1.1"),
+            ("length", "inf"),
+        ] {
             let config: GuardConfig = toml::from_str(&format!("{key} = {value}")).unwrap();
             assert_eq!(config.check().unwrap_err().0, format!("guard.{key}"));
         }

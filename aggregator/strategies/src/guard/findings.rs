@@ -59,6 +59,15 @@ impl GuardFinding {
     pub fn share(capped: &CappedShare, config: &GuardConfig) -> Self {
         let why = match capped.no_bonus {
             true => "its update points away from the others: no bonus".to_owned(),
+            false if capped.by_samples => {
+                format!("more than {} average devices by its sample count", config.counts)
+            }
+            false if capped.most < config.share * (1.0 - 1e-6) => {
+                format!(
+                    "more than {:.1} average devices: the loudest fifth counts {} each",
+                    capped.most, config.fifth
+                )
+            }
             false => format!("more than {} average devices", config.share),
         };
         let CappedShare { device, tier, wanted, counted, .. } = capped;

@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! w      what the strategy gives              q    the same without fairness (Strategy::plain); both sum to 1
-//! cap_i  = min(1, share / n)                  where the sample count is trusted: at least q_i
-//! p      = fit_shares(q, 0, cap)                   the plain share: sample counts are bounded here
+//! p      = fit_shares(q, 0, counts / n)            the plain share: sample counts are bounded here; w is scaled by p / q
+//! cap_i  = min(1, share / n), lower if many claim more: see [`fifth`]; where the sample count is trusted, at least q_i
 //! v      = fit_shares(max(w, 1e-12 p), floor * p, cap)            losses are bounded here
 //! step   = sum_i v_i D_i, times the step length that the strategy chose
 //! ```
-//! `m` liars among `n` holders get at most `share * m / n` of a region, whatever they report, in every round.
+//! `m` liars among `n` holders get at most `share * m / n` of a region, and at most `fifth * max(m, n / 5) / n`, whatever they
+//! report, in every round.
 
 use common::{DeviceId, Tier, region::RegionMap};
 
@@ -20,8 +21,15 @@ use crate::{
     table::Table,
 };
 
+mod fifth;
+
+use fifth::Fleet;
+
 /// Smallest fraction of the plain share, so that a share of zero can still be scaled up.
 const LEAST: f64 = 1e-12;
+
+/// Relative differences below this are rounding errors.
+const EXACT: f64 = 1e-9;
 
 /// A device that counts less than the strategy wanted.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +42,10 @@ pub struct CappedShare {
     pub wanted: f64,
     /// The share that counted.
     pub counted: f64,
+    /// How many average devices it could count at most.
+    pub most: f64,
+    /// It states more samples than it counts with.
+    pub by_samples: bool,
     /// The direction of its update takes away its bonus.
     pub no_bonus: bool,
 }
@@ -42,26 +54,40 @@ pub struct CappedShare {
 struct Shares {
     counted: Vec<f64>,
     cap: Vec<f64>,
+    /// Devices whose sample counts are bounded.
+    by_samples: Vec<bool>,
 }
 
 impl Bounds {
     fn shares(&self, devices: &[&DeviceId], wanted: &[f64], plain: &[f64]) -> Shares {
-        let mut cap = self.caps(devices, plain);
-        let (plain, _) = fit_shares(plain, &vec![0.0; plain.len()], &cap);
+        let cap = self.caps(self.most_by_samples(), devices, plain);
+        let (stated, (plain, _)) = (plain, fit_shares(plain, &vec![0.0; plain.len()], &cap));
+        let mut cap = self.caps(self.share, devices, &plain);
         for ((cap, device), plain) in cap.iter_mut().zip(devices).zip(&plain) {
             if self.no_bonus.contains(*device) {
                 *cap = cap.min(*plain);
             }
         }
         let least: Vec<f64> = plain.iter().map(|plain| self.floor * plain).collect();
+        let by_samples =
+            stated.iter().zip(&plain).map(|(stated, plain)| *stated > plain * (1.0 + EXACT)).collect();
+        let wanted = without_counts(wanted, stated, &plain);
         let wanted: Vec<f64> =
             wanted.iter().zip(&plain).map(|(wanted, plain)| wanted.max(LEAST * plain)).collect();
-        let (counted, _) = fit_shares(&wanted, &least, &cap);
-        Shares { counted, cap }
+        let trusted: Vec<bool> = devices.iter().map(|device| self.trusted.contains(*device)).collect();
+        let mean = self.fifth / devices.len().max(1) as f64;
+        let fleet = Fleet { wanted: &wanted, least: &least, cap: &cap, trusted: &trusted, mean };
+        let (counted, cap) = fleet.fit();
+        Shares { counted, cap, by_samples }
     }
 
-    fn caps(&self, devices: &[&DeviceId], plain: &[f64]) -> Vec<f64> {
-        let average = self.share / devices.len().max(1) as f64;
+    /// Average devices that a device may count by its samples: no more than it may count in any case.
+    fn most_by_samples(&self) -> f64 {
+        self.counts.min(self.fifth).min(self.share)
+    }
+
+    fn caps(&self, share: f64, devices: &[&DeviceId], plain: &[f64]) -> Vec<f64> {
+        let average = share / devices.len().max(1) as f64;
         let cap = |(device, plain): (&&DeviceId, &f64)| match self.trusted.contains(*device) {
             true => average.max(*plain).min(1.0),
             false => average.min(1.0),
@@ -76,10 +102,29 @@ impl Bounds {
             return counts.to_vec();
         }
         let plain: Vec<f64> = counts.iter().map(|count| count / all).collect();
-        let cap = self.caps(devices, &plain);
+        let cap = self.caps(self.most_by_samples(), devices, &plain);
         let (_, scale) = fit_shares(&plain, &vec![0.0; plain.len()], &cap);
         counts.iter().zip(&cap).map(|(&count, cap)| count.min(cap * all / scale)).collect()
     }
+}
+
+/// Weights as the strategy gives them to devices with bounded sample counts; they are the same if no count is bounded.
+fn without_counts(wanted: &[f64], stated: &[f64], plain: &[f64]) -> Vec<f64> {
+    if stated == plain {
+        return wanted.to_vec();
+    }
+    let scaled = |((wanted, stated), plain): ((&f64, &f64), &f64)| {
+        if (wanted - stated).abs() <= EXACT * stated {
+            // Exact, so that a strategy at its neutral end is the plain one bit by bit.
+            *plain
+        } else if *stated > 0.0 {
+            wanted * (plain / stated)
+        } else {
+            *wanted
+        }
+    };
+    let scaled: Vec<f64> = wanted.iter().zip(stated).zip(plain).map(scaled).collect();
+    normalised(&scaled).unwrap_or(scaled)
 }
 
 /// Weights within the bounds; in every region that moves they sum to 1.
@@ -177,19 +222,22 @@ pub(crate) fn capped(
     base: &[f64],
     weights: &Weights,
 ) -> (Vec<CappedShare>, usize) {
-    let Some(Shares { counted, cap }) = bounded_shares(bounds, cohort, base, weights) else {
+    let Some(Shares { counted, cap, by_samples }) = bounded_shares(bounds, cohort, base, weights) else {
         return (vec![], 0);
     };
     let wanted = weights.shares();
     let mut capped = vec![];
     for (index, participant) in cohort.participants().iter().enumerate() {
         // Rounding errors are not reported.
-        if wanted[index] > cap[index] * (1.0 + 1e-9) {
+        let above = |limit: f64| wanted[index] > limit * (1.0 + EXACT);
+        if above(cap[index]) || by_samples[index] && above(counted[index]) {
             capped.push(CappedShare {
                 device: participant.device.clone(),
                 tier: participant.tier,
                 wanted: wanted[index],
                 counted: counted[index],
+                most: cap[index] * wanted.len() as f64,
+                by_samples: by_samples[index],
                 no_bonus: bounds.no_bonus.contains(&participant.device),
             });
         }

@@ -120,8 +120,16 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<Tiers> {
 /// Only the bounds of shares are read: losses and updates are stored after the guard has limited them.
 fn bounds(node: &Node<'_>) -> Result<Bounds> {
     let (share, floor) = (node.required("share")?, node.required("floor")?);
+    // Files of earlier programs have one number for all three.
+    let or_share = |key: &str| -> Result<f64> {
+        let Some(given) = node.optional(key)? else { return share.finite() };
+        let number = given.finite()?;
+        if number < 1.0 { Err(given.fault("must be 1 or more")) } else { Ok(number) }
+    };
     let bounds = Bounds {
         share: share.finite()?,
+        fifth: or_share("fifth")?,
+        counts: or_share("counts")?,
         floor: floor.finite()?,
         trusted: device_ids(node, "trusted")?,
         no_bonus: device_ids(node, "no_bonus")?,

@@ -107,8 +107,11 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
     if !cohort.absent().is_empty() {
         file["history"] = history(&files, cohort, updates)?;
     }
-    if let Some(Bounds { share, floor, trusted, no_bonus }) = &cohort.bounds {
-        file["guard"] = json!({ "share": share, "floor": floor, "trusted": trusted, "no_bonus": no_bonus });
+    if let Some(Bounds { share, fifth, counts, floor, trusted, no_bonus }) = &cohort.bounds {
+        let rules = json!({ "share": share, "fifth": fifth, "counts": counts, "floor": floor });
+        file["guard"] = rules;
+        file["guard"]["trusted"] = json!(trusted);
+        file["guard"]["no_bonus"] = json!(no_bonus);
     }
     if let Some(fairness) = &method.fairness {
         file["fairness"] = json!(fairness.settings());

@@ -55,6 +55,28 @@ impl Outcome {
             let names = targets.iter().map(|(name, _)| (*name).to_owned()).collect();
             return Ok(Self::Values(ValueOutcome { names, values: undo(logits), given: undo(&rows.values) }));
         }
+        if schema.is_none() && !rows.values.is_empty() && graph.output().tail.is_none() {
+            ensure!(
+                rows.values.len() == logits.len(),
+                "{} numbers to predict for {} predictions; these files do not belong together",
+                rows.values.len(),
+                logits.len()
+            );
+            let names = match graph.outputs() {
+                1 => vec!["y".to_owned()],
+                count => (0..count).map(|at| format!("y{at}")).collect(),
+            };
+            return Ok(Self::Values(ValueOutcome {
+                names,
+                values: logits.to_vec(),
+                given: rows.values.clone(),
+            }));
+        }
+        ensure!(
+            rows.values.is_empty(),
+            "`y` holds fractions, and the model ends with {}; save classes with y.astype(int)",
+            graph.output().tail.map_or("classes", |tail| tail.op_type())
+        );
         let single = match schema {
             Some(schema) => schema.task == Task::Binary,
             None => default_loss(graph) == Loss::Sigmoid,
@@ -162,5 +184,38 @@ impl ValueOutcome {
             ValueScore { mae, r2: (total > 0.0).then(|| 1.0 - left / total) }
         };
         (0..width).map(score).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use models::zoo;
+
+    use super::*;
+
+    fn rows(labels: Vec<u32>, values: Vec<f32>) -> Table {
+        Table { inputs: 2, features: vec![0.0; 4], labels, values, ..Table::default() }
+    }
+
+    /// Fractions in `y` were taken for no labels at all, and logits shown as classes.
+    #[test]
+    fn fractions_without_a_schema_are_numbers() {
+        let graph = zoo::build("mlp:2-1", 1).unwrap().0;
+        let Outcome::Values(found) =
+            Outcome::new(&graph, None, &rows(vec![], vec![0.5, 2.0]), &[1.0, 2.0]).unwrap()
+        else {
+            panic!("numbers are shown as classes")
+        };
+        assert_eq!(
+            (found.names.as_slice(), found.values.as_slice()),
+            (&["y".to_owned()][..], &[1.0, 2.0][..])
+        );
+        assert!((found.scores()[0].mae - 0.25).abs() < 1e-9);
+        let two = zoo::build("mlp:2-2", 1).unwrap().0;
+        let error = Outcome::new(&two, None, &rows(vec![], vec![0.5, 2.0]), &[0.0; 4]).unwrap_err();
+        assert!(error.to_string().starts_with("2 numbers to predict for 4 predictions"), "{error}");
+        // Whole numbers are classes.
+        let classes = Outcome::new(&two, None, &rows(vec![1, 0], vec![]), &[0.0, 1.0, 1.0, 0.0]).unwrap();
+        assert!(matches!(classes, Outcome::Classes(found) if found.accuracy() == 1.0));
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use common::output::{COLUMNS, table};
 use serde_json::{Map, Value, json};
 
-use super::outcome::{ClassOutcome, Outcome, ValueOutcome, recall};
+use super::outcome::{ClassOutcome, Outcome, ValueOutcome, ValueScore, recall};
 
 /// Most classes whose probabilities all have a column in a table.
 const WIDE: usize = 5;
@@ -27,6 +27,24 @@ impl Outcome {
         let mut writer = csv::Writer::from_writer(Vec::new());
         rows.iter().try_for_each(|row| writer.write_record(row))?;
         Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+
+    /// One line with the scores, where there are labels; CSV has no place for them.
+    pub(super) fn scores(&self) -> Option<String> {
+        match self {
+            Self::Classes(outcome) if outcome.labels.is_empty() => None,
+            Self::Classes(outcome) => {
+                Some(format!("loss {:.6}, accuracy {:.4}", outcome.loss, outcome.accuracy()))
+            }
+            Self::Values(outcome) => {
+                let score = |(name, score): (&String, ValueScore)| {
+                    let r2 = score.r2.map_or("-".to_owned(), |r2| format!("{r2:.4}"));
+                    format!("{name}: MAE {:.6}, R2 {r2}", score.mae)
+                };
+                let scores: Vec<String> = outcome.names.iter().zip(outcome.scores()).map(score).collect();
+                (!scores.is_empty()).then(|| scores.join("; "))
+            }
+        }
     }
 
     pub(super) fn json(&self, shown: usize) -> Value {

@@ -167,7 +167,7 @@ impl DataArgs {
                 Ok(schema::read_any(file, schema, Targets::Needed)?.samples(schema, file)?)
             }
             (Format::Npz, None) => Ok(load::npz(file)?),
-            (Format::Folder, None) => Ok(folder(file)?),
+            (Format::Folder, None) => Ok(load::folder(file)?),
         }
     }
 
@@ -262,17 +262,6 @@ pub fn read_schema(path: &Path) -> Result<Schema, DataArgsError> {
     let text = files::read_text(path, MAX_CONFIG).map_err(failed)?;
     let wrong = |source| DataArgsError::Schema { path: path.into(), source: Box::new(source) };
     Schema::from_toml(&text).map_err(wrong)
-}
-
-#[cfg(feature = "images")]
-fn folder(path: &Path) -> Result<Samples, LoadError> {
-    load::folder(path)
-}
-
-#[cfg(not(feature = "images"))]
-fn folder(path: &Path) -> Result<Samples, LoadError> {
-    let problem = "is a folder; this program was built without the feature `images`".into();
-    Err(LoadError::Format { path: path.into(), problem })
 }
 
 #[cfg(test)]

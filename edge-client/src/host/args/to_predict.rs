@@ -94,6 +94,7 @@ fn table(samples: &Samples) -> Table {
         inputs: samples.inputs(),
         features: rows.flatten().copied().collect(),
         labels: samples.labels().to_vec(),
+        values: samples.values().to_vec(),
         ..Table::default()
     }
 }

@@ -29,6 +29,13 @@ pub use idx::{IdxImages, idx, idx_images, idx_pixels};
 pub use numpy::{npy, npy_array, npz, npz_arrays};
 pub use rows::{CsvRow, CsvRows};
 
+/// Without the feature `images`, a folder is refused.
+#[cfg(not(feature = "images"))]
+pub fn folder(path: &Path) -> Result<super::Samples, LoadError> {
+    let problem = "is a folder; this program was built without the feature `images`".into();
+    Err(LoadError::Format { path: path.into(), problem })
+}
+
 /// Most bytes that are read from one file, after decompression.
 pub const LIMIT: u64 = 1 << 30;
 /// Most classes; a larger label is assumed to come from a wrong column.

@@ -18,6 +18,8 @@ pub struct Samples {
     group_count: u32,
     inputs: usize,
     targets: usize,
+    /// One per target, or empty: see [`Shard::unit`].
+    units: Vec<f32>,
 }
 
 impl Samples {
@@ -53,6 +55,12 @@ impl Samples {
             return Err(DataError::NonFinite { index: at / targets, feature: at % targets });
         }
         Ok(Self { features, values, inputs, targets, ..Self::default() })
+    }
+
+    /// Sets what one step of each scaled target is in the unit of its file.
+    pub fn with_units(mut self, units: Vec<f32>) -> Self {
+        self.units = units;
+        self
     }
 
     /// Sets the group of each sample.
@@ -132,17 +140,16 @@ impl Samples {
             shard.sample(part, index, row)?;
         }
         let places = || (0..len).flat_map(|index| (0..targets).map(move |position| (index, position)));
-        let labels: Vec<u32> = places()
-            .map(|(index, position)| shard.label_at(part, index, position))
-            .collect::<Result<_, _>>()?;
-        let values: Vec<f32> = places()
-            .map(|(index, position)| shard.value_at(part, index, position))
-            .collect::<Result<_, _>>()?;
-        let numbers = labels.iter().zip(&values).any(|(&label, &value)| label as f32 != value);
-        let samples = if numbers {
-            Self::with_values(features, values, inputs, targets as usize)?
-        } else {
-            Self::with_labels(features, labels, inputs, targets as usize)?
+        let labels: Result<Vec<u32>, DataError> =
+            places().map(|(index, position)| shard.label_at(part, index, position)).collect();
+        let samples = match labels {
+            Ok(labels) => Self::with_labels(features, labels, inputs, targets as usize)?,
+            Err(DataError::NotClass { .. }) => {
+                let values = places().map(|(index, position)| shard.value_at(part, index, position));
+                Self::with_values(features, values.collect::<Result<_, _>>()?, inputs, targets as usize)?
+                    .with_units((0..targets).map(|position| shard.unit(position)).collect())
+            }
+            Err(error) => return Err(error),
         };
         let groups: Vec<u32> = (0..len).map(|index| shard.group(part, index)).collect();
         if shard.groups() == 0 && groups.iter().all(|&group| group == 0) {
@@ -202,7 +209,8 @@ impl Samples {
     /// The samples with these indices, in this order.
     pub fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
         let Self { inputs, targets, group_count, .. } = *self;
-        let mut chosen = Self { inputs, targets, group_count, ..Self::default() };
+        let units = self.units.clone();
+        let mut chosen = Self { inputs, targets, group_count, units, ..Self::default() };
         chosen.features.reserve(indices.len() * self.inputs);
         for &index in indices {
             let missing = DataError::NoSample { index, len: self.len() as u32 };
@@ -304,9 +312,13 @@ impl Shard for VecShard {
     fn label_at(&self, part: DataSplit, index: u32, position: u32) -> Result<u32, DataError> {
         let samples = self.part(part);
         self.place(part, index, position).and_then(|at| {
-            let value = samples.values.get(at).map(|&value| value as u32);
             let missing = DataError::NoTarget { index, position, targets: samples.targets as u32 };
-            samples.labels.get(at).copied().or(value).ok_or(missing)
+            match (samples.labels.get(at), samples.values.get(at)) {
+                (Some(&label), _) => Ok(label),
+                (None, Some(&value)) if value >= 0.0 && value as u32 as f32 == value => Ok(value as u32),
+                (None, Some(_)) => Err(DataError::NotClass { index, position }),
+                (None, None) => Err(missing),
+            }
         })
     }
 
@@ -316,6 +328,10 @@ impl Shard for VecShard {
             Some(&value) => Ok(value),
             None => self.label_at(part, index, position).map(|label| label as f32),
         }
+    }
+
+    fn unit(&self, position: u32) -> f32 {
+        self.train.units.get(position as usize).copied().unwrap_or(1.0)
     }
 
     /// Samples without an attribute are in group 0.

@@ -53,6 +53,11 @@ pub trait Shard {
         self.label_at(part, index, position).map(|label| label as f32)
     }
 
+    /// One step of the number at a position in the unit of its file, where numbers are scaled.
+    fn unit(&self, _position: u32) -> f32 {
+        1.0
+    }
+
     /// The group of a sample: label x number of attributes + attribute. A Brief has weights for groups.
     fn group(&self, _part: DataSplit, _index: u32) -> u32 {
         0
@@ -109,6 +114,16 @@ pub enum DataError {
     NonFinite { index: usize, feature: usize },
     #[error("sample {index} has no target {position}; there are {targets}")]
     NoTarget { index: u32, position: u32, targets: u32 },
+    #[error(
+        "target {position} of sample {index} is not a class; a model for classes needs whole numbers from 0, and numbers \
+         need task = \"regression\""
+    )]
+    NotClass { index: u32, position: u32 },
+    #[error(
+        "target {position} of sample {index} lies outside of 0 to 1; a binary model needs classes 0 and 1, and numbers \
+         need task = \"regression\""
+    )]
+    NotBinary { index: u32, position: u32 },
     #[error(
         "number {position} of sample {index} is not a whole number below the {entries} entries of the table"
     )]

@@ -55,7 +55,7 @@ pub enum GradTarget<T> {
     /// Added to the Plan's gradient segment.
     MoreGrads,
     /// Directly into the weights, which saves a quarter of the RAM and one pass. The bits are those of
-    /// [`apply`](super::apply), except for `Norm`, whose gradients are then rounded sample by sample. No two nodes may share
+    /// [`apply`](super::apply), except for `Norm` and `Standardize`, whose gradients are rounded sample by sample. No two nodes may share
     /// parameters.
     Weights(Descent<T>),
 }
@@ -85,6 +85,16 @@ pub fn score<T: Float>(
     check(plan, arena.len(), rows)?;
     let logits = span(plan.info().logits, outputs(plan, rows));
     Ok(loss::score(plan.info(), part(arena, logits), truth)?)
+}
+
+/// The outputs of the first `rows` samples.
+pub(super) fn predictions<'a, T: Float>(
+    plan: Plan<'_>,
+    arena: &'a [T],
+    rows: usize,
+) -> Result<&'a [T], TrainError> {
+    check(plan, arena.len(), rows)?;
+    Ok(part(arena, span(plan.info().logits, outputs(plan, rows))))
 }
 
 /// Like [`score`] for one row.

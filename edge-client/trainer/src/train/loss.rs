@@ -5,7 +5,7 @@
 
 use common::plan::{Loss, PlanInfo};
 
-use super::{Float, part::value};
+use super::{FULL, Float, part::value};
 use crate::data::DataError;
 
 mod regress;
@@ -132,7 +132,7 @@ pub(super) fn score_row<T: Float>(
     for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
         let (loss, correct) = match info.loss {
             Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
-            Loss::Sigmoid => regress::sigmoid(value(outputs, 0), target(truth, row, position)?),
+            Loss::Sigmoid => regress::sigmoid(value(outputs, 0), share(truth, row, position)?),
             Loss::Squared => regress::squared(value(outputs, 0), target(truth, row, position)?),
         };
         tally.add(loss, correct);
@@ -158,7 +158,7 @@ pub(super) fn gradient<T: Float>(
                     softmax::gradient(outputs, label(truth, row, position, classes)?, scale)
                 }
                 Loss::Sigmoid => {
-                    let wanted = target(truth, row, position)?;
+                    let wanted = share(truth, row, position)?;
                     let result = regress::sigmoid(value(outputs, 0), wanted);
                     regress::sigmoid_gradient(outputs, wanted, scale);
                     result
@@ -198,6 +198,15 @@ fn target<T: Float>(truth: &(impl Truth + ?Sized), row: usize, position: usize) 
     let value = truth.value(row, position)?;
     let wrong = DataError::NonFinite { index: row, feature: position };
     if value.is_finite() { Ok(T::from_f32(value)) } else { Err(wrong) }
+}
+
+/// A target of a binary model. Boards have labels only, which the gateway has checked.
+fn share<T: Float>(truth: &(impl Truth + ?Sized), row: usize, position: usize) -> Result<T, DataError> {
+    let share: T = target(truth, row, position)?;
+    if FULL && !(0.0..=1.0).contains(&share.to_f64()) {
+        return Err(DataError::NotBinary { index: row as u32, position: position as u32 });
+    }
+    Ok(share)
 }
 
 /// `f64::min` would turn NaN into the cap.

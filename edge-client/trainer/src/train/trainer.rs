@@ -44,6 +44,7 @@ mod advance;
 pub(super) mod augment;
 mod batch;
 mod check;
+mod errors;
 mod finish;
 mod groups;
 mod noise;
@@ -57,8 +58,9 @@ mod spread;
 mod subset;
 
 use batch::{Batch, Order};
+use errors::ErrorTally;
 pub use finish::finish_update;
-use phase::{SampleCounts, WorkPhase};
+use phase::{SampleCounts, WeightsModel, WorkPhase};
 pub use plateau::Plateau;
 pub use question::Charge;
 use question::{HiddenDigest, QuestionKey};
@@ -101,6 +103,8 @@ pub struct Work {
     summed: LossTally,
     /// Of the validation samples, under the received model.
     spread: LossSpread,
+    /// Of the test samples, under the received model.
+    errors: ErrorTally,
     /// Results so far.
     scalars: Scalars,
     /// Optimiser steps of the model in the weights.
@@ -183,6 +187,7 @@ impl Work {
             tally: LossTally::default(),
             summed: LossTally::default(),
             spread: LossSpread::default(),
+            errors: ErrorTally::default(),
             scalars: Scalars::default(),
             trained: 0,
             plateau: if let Task::Alone(alone) = &task { Plateau::new(alone) } else { Plateau::NEVER },
@@ -250,7 +255,14 @@ impl Work {
                 let order = Order::Shuffled(Permutation::new(self.counts.train, derive(seed, epoch.into())));
                 self.train(plan, arena, shard, size, order, backend)?
             }
-            WorkPhase::Test(_) => self.batch(plan, DataSplit::Test, shard).evaluate(arena, None, backend)?,
+            WorkPhase::Test(model) => {
+                let batch = self.batch(plan, DataSplit::Test, shard);
+                let tally = batch.evaluate(arena, None, backend)?;
+                if model == WeightsModel::Received {
+                    batch.add_errors(arena, &mut self.errors)?;
+                }
+                tally
+            }
             WorkPhase::Before | WorkPhase::After => {
                 let batch = self.batch(plan, DataSplit::Train, shard);
                 let tally = batch.evaluate(arena, self.brief(), backend)?;

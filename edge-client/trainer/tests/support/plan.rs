@@ -5,7 +5,7 @@ use common::{
     plan::{
         Activation, Arithmetic, ArithmeticKind, Arrange, BackwardStep, Constant, Conv, Gate, Grad, Gru, Loss,
         Node, Norm, Op, Operand, PRelu, Plan, PlanInfo, Pool, PoolKind, Recurrent, RecurrentKind, Segments,
-        Spread, Window,
+        Spread, Standardize, Window,
     },
     rng::Rng,
 };
@@ -138,6 +138,12 @@ impl Builder {
         let norm = Norm { instances, channels, inner, epsilon: 1e-5, shared, scale: 0, bias: 0 };
         let (scale, bias) = (self.take(norm.affine() as u32), self.take(norm.affine() as u32));
         self.push(Op::Norm(Norm { scale, bias, ..norm }), x, None)
+    }
+
+    pub fn standardize(&mut self, x: Value, instances: u32, scaled: bool) -> Value {
+        let channels = self.len(x) / instances;
+        let scale = scaled.then(|| self.take(channels));
+        self.push(Op::Standardize(Standardize { instances, channels, epsilon: 1e-5, scale }), x, None)
     }
 
     pub fn batchnorm(&mut self, x: Value, channels: u32) -> Value {

@@ -12,7 +12,10 @@
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::{ArithmeticKind, PoolKind, RecurrentKind};
+use common::{
+    TensorShape,
+    plan::{ArithmeticKind, PoolKind, RecurrentKind},
+};
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -22,6 +25,9 @@ use crate::{
         tensor::float_tensor,
     },
 };
+
+/// How the name of a scale ends that is not a parameter.
+pub const ONES: &str = ".ones";
 
 /// Nodes and constants so far.
 pub struct Writer<'a> {
@@ -113,7 +119,12 @@ impl Writer<'_> {
                 self.push(name, "Dropout", vec![input, ratio], output, vec![]);
             }
             Op::LayerNorm { axes, epsilon, scale, bias } => {
-                let inputs = vec![input, self.param(scale), self.param(bias)];
+                let scale = match scale {
+                    Some(scale) => self.param(scale),
+                    None => self.ones(&output, &node.shape, axes),
+                };
+                let bias = bias.map(|bias| self.param(bias));
+                let inputs = [Some(input), Some(scale), bias].into_iter().flatten().collect();
                 let attributes = vec![integer("axis", -i64::from(axes)), float("epsilon", epsilon)];
                 self.push(name, "LayerNormalization", inputs, output, attributes);
             }
@@ -181,6 +192,15 @@ impl Writer<'_> {
             }
             Op::Mul => self.push(name, "Mul", values, output, vec![]),
         }
+    }
+
+    /// A constant of ones for the last axes of a value.
+    fn ones(&mut self, output: &str, shape: &TensorShape, axes: u8) -> String {
+        let sizes = shape_sizes(self.graph, shape);
+        let over = &sizes[sizes.len() - usize::from(axes)..];
+        let name = format!("{output}{ONES}");
+        self.constants.push(float_tensor(&name, over, &vec![1.0; over.iter().product()]));
+        name
     }
 
     fn arithmetic(

@@ -36,10 +36,39 @@ impl<'a> Importer<'a> {
         let epsilon = float(node, "epsilon").unwrap_or(1e-5);
         let sizes = self.builder.sizes(view.value);
         let len = sizes.iter().skip(axis - 1).product();
-        let params = [self.sized(node, 1, len)?, self.sized(node, 2, len)?];
+        let params = self.affine(node, len)?;
         let axes = (rank - axis) as u8;
         let value = self.builder.layer_norm(&title(node), view.value, axes, epsilon, params)?;
         Ok(self.named(node, TensorView { value, ..view }))
+    }
+
+    /// The operands that are trained. What an exporter wrote for a layer without them is left out.
+    fn affine(&mut self, node: &'a NodeProto, len: usize) -> Result<[Option<Param>; 2], ImportError> {
+        let bias = match self.is_filler(node, 2, len, 0.0)? {
+            true => None,
+            false => Some(self.sized(node, 2, len)?),
+        };
+        let scale = match bias.is_none() && self.is_filler(node, 1, len, 1.0)? {
+            true => None,
+            false => Some(self.sized(node, 1, len)?),
+        };
+        Ok([scale, bias])
+    }
+
+    /// True for an operand that is absent, or that an exporter filled with one number itself.
+    fn is_filler(
+        &self,
+        node: &NodeProto,
+        place: usize,
+        len: usize,
+        number: f32,
+    ) -> Result<bool, ImportError> {
+        let name = node.input.get(place).map_or("", String::as_str);
+        if name.is_empty() || self.source.is_parameter(name) {
+            return Ok(name.is_empty());
+        }
+        let floats = self.source.constants.floats(name).transpose()?;
+        Ok(floats.is_some_and(|floats| floats.data.len() == len && floats.data.iter().all(|&x| x == number)))
     }
 
     pub(super) fn group_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -90,7 +119,7 @@ impl<'a> Importer<'a> {
         Ok(Some(self.take(&chain, TensorView { value, ..view })))
     }
 
-    /// ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add.
+    /// ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div; then Mul with the scale and Add of the bias, where it has these.
     pub(super) fn spelled_layer_norm(
         &mut self,
         node: &'a NodeProto,
@@ -106,8 +135,7 @@ impl<'a> Importer<'a> {
             return Ok(None);
         };
         let Some(root) = self.chain(pow, &["ReduceMean", "Add", "Sqrt", "Div"]) else { return Ok(None) };
-        let Some(tail) = self.chain(div, &["Mul", "Add"]) else { return Ok(None) };
-        let ([mean, epsilon, _, end], [mul, add]) = (&root[..], &tail[..]) else { return Ok(None) };
+        let [mean, epsilon, _, end] = root[..] else { return Ok(None) };
         let axes = self.axes_operand(node)?;
         let view = self.input(node, 0)?;
         let rank = view.axes.len();
@@ -129,12 +157,25 @@ impl<'a> Importer<'a> {
         let (Some(epsilon), true) = (number, squared) else { return Ok(None) };
         let view = self.plain(node, view)?;
         let len: usize = self.builder.sizes(view.value).iter().rev().take(axes.len()).product();
-        let scale = mul.input.iter().position(|name| name != output(div)).unwrap_or(1);
-        let shift = add.input.iter().position(|name| name != output(mul)).unwrap_or(1);
-        let params = [self.sized(mul, scale, len)?, self.sized(add, shift, len)?];
+        let mut parts = [&[sub, pow][..], &root].concat();
+        let mut params = [None, None];
+        for (op, param) in ["Mul", "Add"].into_iter().zip(&mut params) {
+            let last = parts.last().map_or("", |node| output(node));
+            let Some((next, place)) = self.spelled_affine(last, op, len) else { break };
+            *param = Some(self.sized(next, place, len)?);
+            parts.push(next);
+        }
         let value = self.builder.layer_norm(&title(node), view.value, axes.len() as u8, epsilon, params)?;
-        let parts = [&[sub, pow][..], &root, &tail].concat();
         Ok(Some(self.take(&parts, TensorView { value, ..view })))
+    }
+
+    /// The only reader of a value, if it is this operation with `len` constants, and where it has them.
+    fn spelled_affine(&self, value: &str, op: &str, len: usize) -> Option<(&'a NodeProto, usize)> {
+        let node = self.only_reader(value, op)?;
+        let place = node.input.iter().position(|name| name != value)?;
+        let sizes = self.source.constants.dims(&node.input[place])?;
+        let count = sizes.iter().try_fold(1i64, |product, &size| product.checked_mul(size))?;
+        (usize::try_from(count) == Ok(len)).then_some((node, place))
     }
 
     fn channels(&self, node: &NodeProto, view: &TensorView) -> Result<usize, ImportError> {

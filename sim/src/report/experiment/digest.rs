@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::curve::{self, CurvePoint};
 use crate::{
-    claims::{self, Assessment, CheckOutcome, Evidence},
-    experiment::{Price, prices},
+    claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
+    experiment::{Price, data_of, prices},
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
 use plots::lorenz::gini;
@@ -91,8 +91,14 @@ pub struct SettingDigest {
     /// Parameters in use. If validation chose differently, one entry per seed.
     pub params: Vec<String>,
     pub role: Role,
+    /// What it is trained and tested on; empty if the record does not say. Only settings with the same text are compared.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub data: String,
     pub seeds: Vec<u64>,
     pub missing: Vec<u64>,
+    /// Seeds whose run diverged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diverged: Vec<u64>,
     pub figures: BTreeMap<&'static str, Spread>,
     /// Gini index of the devices' accuracies.
     pub gini: Option<Spread>,
@@ -121,24 +127,43 @@ pub struct TierDigest {
 }
 
 impl Digest {
+    /// Claims that no result speaks to are left to `fairtier sim reproduce`.
     pub fn new(evidence: &Evidence) -> Self {
-        let source = |source: &'static claims::Source| SourceDigest {
+        let run = |mut source: SourceDigest| {
+            source.claims.retain(|claim| claim.verdict != ClaimVerdict::NotRun);
+            (!source.claims.is_empty()).then_some(source)
+        };
+        Self {
+            sources: SourceDigest::all(evidence).into_iter().filter_map(run).collect(),
+            experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
+        }
+    }
+}
+
+impl SourceDigest {
+    /// Every claim of every source, run or not.
+    pub fn all(evidence: &Evidence) -> Vec<Self> {
+        let source = |source: &'static claims::Source| Self {
             name: &source.name,
             section: &source.section,
             claims: claims::assess(source, evidence),
         };
-        Self {
-            sources: claims::ALL.iter().map(source).collect(),
-            experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
-        }
+        claims::ALL.iter().map(source).collect()
     }
 }
 
 impl ExperimentDigest {
     pub fn new(results: &ExperimentResults) -> Self {
         let record = &results.record;
-        let settings: Vec<SettingDigest> =
-            record.settings.iter().map(|setting| SettingDigest::new(results, setting)).collect();
+        let data = data_of(record);
+        let settings: Vec<SettingDigest> = record
+            .settings
+            .iter()
+            .map(|setting| {
+                let data = data.get(&setting.id).cloned().unwrap_or_default();
+                SettingDigest { data, ..SettingDigest::new(results, setting) }
+            })
+            .collect();
         let tiers = settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0);
         let shown = |name: &&&str| {
             // With one tier there is no variance between or within tiers.
@@ -161,6 +186,21 @@ impl ExperimentDigest {
     /// Settings with at least one run, and their index in the report.
     pub fn run(&self) -> impl Iterator<Item = (usize, &SettingDigest)> + Clone {
         self.settings.iter().enumerate().filter(|(_, setting)| !setting.seeds.is_empty())
+    }
+
+    /// A line for each setting with a diverged run.
+    pub fn diverged(&self) -> Vec<String> {
+        let say = |setting: &SettingDigest| {
+            let seeds: Vec<String> = setting.diverged.iter().map(u64::to_string).collect();
+            let word = if seeds.len() == 1 { "seed" } else { "seeds" };
+            (!seeds.is_empty()).then(|| format!("{}: {word} {}", setting.label, seeds.join(", ")))
+        };
+        self.settings.iter().filter_map(say).collect()
+    }
+
+    /// Whether a setting determines scales and may be the best: it did not diverge, or all did.
+    pub fn scales(&self, setting: &SettingDigest) -> bool {
+        setting.diverged.is_empty() || self.run().all(|(_, other)| !other.diverged.is_empty())
     }
 
     pub fn tiers(&self) -> usize {
@@ -197,7 +237,9 @@ impl SettingDigest {
             strategy: setting.strategy.clone(),
             params: params(setting, &units),
             role: setting.role,
+            data: String::new(),
             seeds: units.iter().map(|unit| unit.unit.seed).collect(),
+            diverged: units.iter().filter(|unit| unit.diverged()).map(|unit| unit.unit.seed).collect(),
             missing: results.missing(setting),
             figures: FIGURES.iter().filter_map(spread).collect(),
             gini: (!ginis.is_empty()).then(|| Spread::of(&ginis)),

@@ -14,7 +14,9 @@ pub fn markdown(digest: &Digest) -> String {
 
 fn write_all(out: &mut String, digest: &Digest) -> fmt::Result {
     writeln!(out, "# Experiments\n\n± is the standard deviation over seeds (divisor runs − 1).\n")?;
-    writeln!(out, "| claim | | direction |\n|---|---|---|")?;
+    if !digest.sources.is_empty() {
+        writeln!(out, "| claim | | direction |\n|---|---|---|")?;
+    }
     for claim in digest.sources.iter().flat_map(|source| &source.claims) {
         writeln!(out, "| {} | {} | {} |", claim.id, claim.text, claim.verdict.word())?;
     }
@@ -31,6 +33,9 @@ fn write_experiment(out: &mut String, experiment: &ExperimentDigest) -> fmt::Res
     writeln!(out, "\n## {} ({}, {} rounds)\n", experiment.title, experiment.profile, experiment.rounds)?;
     for line in experiment.missing() {
         writeln!(out, "- {line}")?;
+    }
+    for line in experiment.diverged() {
+        writeln!(out, "- diverged: {line}")?;
     }
     if !experiment.checks.is_empty() {
         writeln!(out, "\n| check | published | ours | direction | ratio |\n|---|---|---|---|---|")?;

@@ -26,7 +26,7 @@ pub fn html(digest: &Digest) -> String {
         .with(header(digest))
         .with(cards(digest))
         .all((!digest.experiments.is_empty()).then(|| contents(digest)))
-        .with(claims(digest))
+        .all((!digest.sources.is_empty()).then(|| claims(digest)))
         .all(digest.experiments.iter().map(experiment))
         .with(el("footer").text(
             "Written by fairtier sim report from saved results. The same numbers: fairtier sim report --format json. \
@@ -41,8 +41,10 @@ fn header(digest: &Digest) -> Element {
         digest.experiments.iter().flat_map(|e| &e.settings).map(|setting| setting.seeds.len()).sum();
     let lead = if runs == 0 {
         "There are no results yet. Create some with fairtier sim run EXPERIMENT.".to_owned()
+    } else if digest.sources.is_empty() {
+        format!("Runs: {runs}. Experiments: {}.", digest.experiments.len())
     } else {
-        "Claims of five papers on fair federated learning, and our results.".to_owned()
+        "Claims of papers on fair federated learning, and our results.".to_owned()
     };
     el("header")
         .with(el("h1").text("Experiments"))
@@ -67,21 +69,23 @@ fn cards(digest: &Digest) -> Element {
             .with(el("p").class(format_args!("big {class}")).text(big))
             .with(el("p").class("soft").text(note))
     };
-    let open = count(ClaimVerdict::NotRun);
     let seconds: f64 = settings().map(|setting| setting.seconds).sum();
-    el("section").class("cards").set("aria-label", "Summary").all([
+    let claims = [
         card(
             "Claims reached",
             count(ClaimVerdict::Reached).to_string(),
             "good",
-            format!("of {} that were run", all.len() - open),
+            format!("of {} that were run", all.len()),
         ),
         card(
             "In part, or not",
             format!("{} / {}", count(ClaimVerdict::InPart), count(ClaimVerdict::Missed)),
             if count(ClaimVerdict::Missed) > 0 { "bad" } else { "" },
-            format!("{open} not run"),
+            "of the same".into(),
         ),
+    ];
+    let claims = claims.into_iter().filter(|_| !all.is_empty());
+    el("section").class("cards").set("aria-label", "Summary").all(claims).all([
         card(
             "Runs",
             runs.to_string(),
@@ -132,7 +136,8 @@ fn experiment(experiment: &ExperimentDigest) -> Element {
         .with(el("h2").set("id", &id).text(&experiment.title))
         .with(el("p").class("soft").text(about))
         .all((!experiment.notes.trim().is_empty()).then(|| el("p").text(experiment.notes.trim())))
-        .all(missing(experiment));
+        .all(missing(experiment))
+        .all(diverged(experiment));
     let checks = tables::checks(experiment);
     let section =
         section.all(checks.map(|table| el("div").with(el("h3").text("Paper against ours")).with(table)));
@@ -191,6 +196,21 @@ fn missing(experiment: &ExperimentDigest) -> Option<Element> {
     })
 }
 
+/// A note about diverged runs.
+fn diverged(experiment: &ExperimentDigest) -> Option<Element> {
+    let diverged = experiment.diverged();
+    (!diverged.is_empty()).then(|| {
+        el("div")
+            .class("note")
+            .set("role", "note")
+            .with(el("strong").text(
+                "Runs diverged: their loss is not finite, or more than ten times that of the start. Plots have the \
+                 scale of the others. Lower training.lr, or scale the inputs.",
+            ))
+            .with(el("ul").all(diverged.iter().map(|line| el("li").text(line))))
+    })
+}
+
 fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
     let figure =
         |plot: Element, caption: String| el("figure").with(plot).with(el("figcaption").text(caption));
@@ -217,8 +237,11 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
 /// The plot of every device's loss.
 fn losses(experiment: &ExperimentDigest) -> Element {
     let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
-    let caption =
-        format!("Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers}");
+    let some = experiment.settings.iter().any(|setting| !experiment.scales(setting));
+    let edge = if some { " Devices of diverged runs are at the right edge." } else { "" };
+    let caption = format!(
+        "Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers}{edge}"
+    );
     el("figure").class("wide").with(plots::losses(experiment)).with(el("figcaption").text(caption))
 }
 

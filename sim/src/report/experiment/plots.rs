@@ -42,9 +42,11 @@ pub fn pareto(experiment: &ExperimentDigest) -> Element {
             name: label(experiment, index),
             unfair: scaled(x, unfair),
             good: scaled(y, good),
+            data: &experiment.settings[index].data,
         })
     };
-    let points: Vec<ParetoPoint<'_>> = experiment.run().filter_map(point).collect();
+    let shown = |(_, setting): &(usize, &SettingDigest)| experiment.scales(setting);
+    let points: Vec<ParetoPoint<'_>> = experiment.run().filter(shown).filter_map(point).collect();
     let axes = Axes { unfair: &figure::title(unfair), good: &format!("{}, percent", figure::title(good)) };
     pareto::pareto(axes, &points)
 }
@@ -54,6 +56,7 @@ pub fn losses(experiment: &ExperimentDigest) -> Element {
         index,
         name: label(experiment, index),
         devices: setting.devices.iter().map(|&(tier, loss, _)| (tier, loss)).collect(),
+        scales: experiment.scales(setting),
     };
     let rows: Vec<SpreadRow<'_>> = experiment.run().map(row).collect();
     spread::spread("test loss of a device (nats)", &rows)
@@ -102,6 +105,7 @@ fn panel<'a>(
     let line = |(index, setting): (usize, &SettingDigest)| LineSeries {
         index,
         name: label(experiment, index),
+        scales: experiment.scales(setting),
         points: setting
             .curve
             .iter()

@@ -84,17 +84,18 @@ pub fn checks(experiment: &ExperimentDigest) -> Option<Element> {
     (!experiment.checks.is_empty()).then(|| scroll("Paper against ours", table))
 }
 
-/// All figures of all settings; the best of each column is marked.
+/// All figures of all settings; the best of each column is marked among settings with the same data.
 pub fn figures(experiment: &ExperimentDigest) -> Element {
     let titles: Vec<String> = experiment.figures.iter().map(|name| figure::title(name)).collect();
     let names: Vec<&str> =
         ["Setting", "Seeds"].into_iter().chain(titles.iter().map(String::as_str)).collect();
-    let best: Vec<Option<f64>> = experiment.figures.iter().map(|name| best(experiment, name)).collect();
     let row = |setting: &SettingDigest| {
-        let cells = experiment.figures.iter().zip(&best).map(|(name, best)| match setting.figure(name) {
+        let cells = experiment.figures.iter().map(|name| match setting.figure(name) {
             Some(spread) => {
                 let cell = el("td").set("data-value", spread.mean).text(figure::show_spread(name, spread));
-                if *best == Some(spread.mean) { cell.class("best") } else { cell }
+                let best =
+                    experiment.scales(setting) && best(experiment, &setting.data, name) == Some(spread.mean);
+                if best { cell.class("best") } else { cell }
             }
             None => el("td").class("soft").text("–"),
         });
@@ -104,13 +105,29 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
             .with(el("td").text(format_args!("{} of {wanted}", setting.seeds.len())))
             .all(cells)
     };
-    let body = el("tbody").all(experiment.settings.iter().map(row));
+    let several = experiment.settings.iter().any(|setting| setting.data != experiment.settings[0].data);
+    let group = |data: &str| {
+        let name = el("th").set("scope", "rowgroup").set("colspan", names.len()).text(data);
+        el("tr").class("group").with(name)
+    };
+    let mut rows = vec![];
+    let mut last = None;
+    for setting in &experiment.settings {
+        if several && last != Some(&setting.data) {
+            rows.push(group(&setting.data));
+        }
+        last = Some(&setting.data);
+        rows.push(row(setting));
+    }
+    let body = el("tbody").all(rows);
     scroll("All figures", el("table").class("figures").with(head(&names)).with(body))
 }
 
-/// `None` if the figure has no better direction, or all values are equal.
-fn best(experiment: &ExperimentDigest, name: &str) -> Option<f64> {
-    let means = || experiment.settings.iter().filter_map(|setting| Some(setting.figure(name)?.mean));
+/// The best of the settings with these data; `None` if the figure has no better direction, or all values are equal.
+fn best(experiment: &ExperimentDigest, data: &str, name: &str) -> Option<f64> {
+    let same = |setting: &&SettingDigest| setting.data == data && experiment.scales(setting);
+    let means =
+        || experiment.settings.iter().filter(same).filter_map(|setting| Some(setting.figure(name)?.mean));
     let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
     let judged = !matches!(name, "groups.constant" | "gaps.min");
     (judged && low < high).then_some(if figure::high_is_good(name) { high } else { low })
@@ -194,11 +211,13 @@ pub fn settings(experiment: &ExperimentDigest) -> Element {
             .with(el("th").set("scope", "row").text(&setting.label))
             .with(el("td").class("left").with(el("code").text(&setting.strategy)))
             .with(el("td").class("left words").all(params))
+            .with(el("td").class("left").text(if setting.data.is_empty() { "–" } else { &setting.data }))
             .with(el("td").text(if seeds.is_empty() { "–".into() } else { seeds.join(", ") }))
             .with(el("td").text(gini))
             .with(el("td").text(number::seconds(setting.seconds)))
     };
-    let names = ["Setting", "Strategy", "Parameters as used", "Seeds", "Gini of accuracy", "Wall time"];
+    let names =
+        ["Setting", "Strategy", "Parameters as used", "Data", "Seeds", "Gini of accuracy", "Wall time"];
     let body = el("tbody").all(experiment.settings.iter().map(row));
     scroll("Settings", el("table").with(head(&names)).with(body))
 }

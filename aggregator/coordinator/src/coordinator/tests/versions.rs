@@ -28,10 +28,10 @@ fn greet(gateway: &mut Gateway, versions: Versions) -> Result<Option<u8>, Code> 
 fn a_common_version_is_chosen_or_both_ranges_are_reported() {
     let mut gateway = Gateway::new(settings(1));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
-    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(7)));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(8)));
     assert_eq!(greet(&mut gateway, Versions { oldest: 2, newest: 4 }), Ok(Some(4)));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
-    assert_eq!(greet(&mut gateway, Versions { oldest: 8, newest: 9 }), Err(Code::WrongVersion));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 9, newest: 9 }), Err(Code::WrongVersion));
     let refusal = Refusal { code: Code::WrongVersion, need: 4, have: 9 };
     assert_eq!(gateway.say(1), [ToDevice::Refusal(refusal)]);
 }

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use crate::{best::BestModel, report::ConfigChange};
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, SeqAccess, Visitor},
@@ -27,6 +28,22 @@ pub(super) struct ReportFields<'a> {
     pub weights: Option<WeightFields>,
     pub traffic: Option<TrafficFields>,
     pub fairness: Option<Vec<FairnessFields>>,
+    pub began: Option<String>,
+    pub ended: Option<String>,
+    pub strategy: Option<String>,
+    pub changes: Option<Vec<ConfigChange>>,
+    pub best: Option<BestModel>,
+    pub stopped: Option<String>,
+    pub errors: Option<ErrorFields>,
+    pub kept: Option<f64>,
+}
+
+/// Errors of predicted numbers.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ErrorFields {
+    pub mae: Option<SummaryFields>,
+    pub r2: Option<f64>,
 }
 
 /// Of one tier.

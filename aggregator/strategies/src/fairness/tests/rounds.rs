@@ -246,10 +246,10 @@ fn a_lying_device_is_limited() {
     let mut cohort = fleet.cohort();
     let guard = crate::guard::Guard::new(crate::guard::GuardConfig::default());
     let inspection = guard.inspect(&mut cohort, crate::strategy::Kind::Train);
-    assert_eq!(cohort.participants()[0].validation(), Some(Validation { loss: 4.0, error: 0.04 }));
+    assert_eq!(cohort.participants()[0].validation(), Some(Validation { loss: 6.0, error: 0.06 }));
     assert_eq!(cohort.participants()[1].validation(), Some(Validation { loss: 1.0, error: 0.01 }));
     let found: Vec<_> = inspection.findings.iter().map(|finding| (finding.what, finding.counted)).collect();
-    assert_eq!(found, [("validation", 4.0), ("validation_error", 0.04)]);
+    assert_eq!(found, [("validation", 6.0), ("validation_error", 0.06)]);
 }
 
 /// A device alone in its tier: at the end of the knob it would get nearly all weight, and the guard keeps it from that.

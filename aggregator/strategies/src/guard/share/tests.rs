@@ -6,7 +6,14 @@ use super::*;
 use crate::methods::fleet::assert_close;
 
 fn bounds() -> Bounds {
-    Bounds { share: 2.0, floor: 0.5, trusted: BTreeSet::new(), no_bonus: BTreeSet::new() }
+    Bounds {
+        share: 2.0,
+        fifth: 2.0,
+        counts: 2.0,
+        floor: 0.5,
+        trusted: BTreeSet::new(),
+        no_bonus: BTreeSet::new(),
+    }
 }
 
 fn names(count: usize) -> Vec<DeviceId> {
@@ -66,6 +73,25 @@ fn a_fifth_of_liars_has_at_most_two_fifths() {
     assert_close(&[liars(shares(&bounds(), &half, &[1.0; 10]), 5)], &[0.75], 1e-12);
 }
 
+/// The common cap is the largest possible one: the loudest fifth counts what it may, and one more device would not.
+#[test]
+fn a_loud_device_counts_what_the_others_leave_of_the_fifth() {
+    let bounds = Bounds { share: 8.0, fifth: 3.0, ..bounds() };
+    let wanted: Vec<f64> =
+        (0..20).map(|index| [1e9, 2.0, 2.0, 2.0].get(index).copied().unwrap_or(1.0)).collect();
+    let counted = shares(&bounds, &wanted, &[1.0; 20]);
+    assert_close(&[counted[0]], &[0.4], 1e-9);
+    let four: Vec<f64> =
+        (0..20).map(|index| [1e9, 20.0, 20.0, 20.0].get(index).copied().unwrap_or(1.0)).collect();
+    let bounds = Bounds { fifth: 2.5, ..bounds };
+    let counted = shares(&bounds, &four, &[1.0; 20]);
+    assert_close(&[counted[..4].iter().sum()], &[0.5], 1e-8);
+    assert!(counted[0] >= counted[1] && counted[0] < 0.4, "{counted:?}");
+    // A trusted device is not counted among the loudest.
+    let trusted = Bounds { trusted: [names(20)[0].clone()].into(), ..bounds };
+    assert_close(&[shares(&trusted, &four, &[1.0; 20])[0]], &[0.4], 1e-9);
+}
+
 #[test]
 fn a_device_without_a_bonus_keeps_its_plain_share() {
     let away = Bounds { no_bonus: [names(4)[3].clone()].into(), ..bounds() };
@@ -84,16 +110,23 @@ proptest! {
     #[test]
     fn every_fleet_keeps_to_the_bounds(
         rows in prop::collection::vec((-300.0..300.0f64, 1.0..1e6f64), 1..60),
-        share in 1.0..4.0f64,
+        share in 1.0..8.0f64,
+        fifth in 1.0..4.0f64,
+        counts in 1.0..4.0f64,
         floor in 0.0..=1.0f64,
     ) {
         let wanted: Vec<f64> = rows.iter().map(|(ln, _)| ln.exp()).collect();
-        let counts: Vec<f64> = rows.iter().map(|(_, count)| *count).collect();
-        let bounds = Bounds { share, floor, ..bounds() };
-        let cap = (share / rows.len() as f64).min(1.0);
-        let plain = normalised(&counts).unwrap();
-        let (plain, _) = fit_shares(&plain, &vec![0.0; rows.len()], &vec![cap; rows.len()]);
-        let counted = shares(&bounds, &wanted, &counts);
+        let samples: Vec<f64> = rows.iter().map(|(_, count)| *count).collect();
+        let bounds = Bounds { share, fifth, counts, floor, ..bounds() };
+        let at_most = |average: f64| (average / rows.len() as f64).min(1.0);
+        let (cap, by_samples) = (at_most(share), at_most(counts.min(fifth).min(share)));
+        let plain = normalised(&samples).unwrap();
+        let (plain, _) = fit_shares(&plain, &vec![0.0; rows.len()], &vec![by_samples; rows.len()]);
+        let counted = shares(&bounds, &wanted, &samples);
+        let loud = (rows.len() / 5).max(1);
+        let mut sorted = counted.clone();
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        prop_assert!(sorted[..loud].iter().sum::<f64>() <= loud as f64 * fifth / rows.len() as f64 * (1.0 + 1e-9));
         prop_assert!((counted.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{counted:?}");
         for (counted, plain) in counted.iter().zip(&plain) {
             prop_assert!(*counted >= floor * plain * (1.0 - 1e-9) && *counted <= cap * (1.0 + 1e-9));

@@ -171,22 +171,47 @@ mod tests {
         assert!(error(&[]).contains("holds no images"));
     }
 
-    #[test]
-    fn jpeg() {
-        // 8x8 grey pixels of 128: quantisation, frame, a code of one symbol for DC and AC, scan.
-        let file = [
+    /// A JPEG of 8x8 grey pixels of 128 that says it has this height and width.
+    fn jpeg([height, width]: [u16; 2]) -> Vec<u8> {
+        let [[above, below], [left, right]] = [height, width].map(u16::to_be_bytes);
+        // Quantisation, frame, a code of one symbol for DC and AC, scan.
+        [
             &[0xff, 0xd8, 0xff, 0xdb, 0, 67, 0],
             &[1; 64][..],
-            &[0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0],
+            &[0xff, 0xc0, 0, 11, 8, above, below, left, right, 1, 1, 0x11, 0],
             &[0xff, 0xc4, 0, 20, 0x00, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             &[0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0, 0x3f, 0xff, 0xd9],
         ]
-        .concat();
+        .concat()
+    }
+
+    #[test]
+    fn jpeg_is_grey() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), "0/a.jpg", &file);
+        write(dir.path(), "0/a.jpg", &jpeg([8, 8]));
         let samples = folder(dir.path()).unwrap();
         assert_eq!(samples.inputs(), 64);
         assert!(samples.features().iter().all(|pixel| (pixel - 128.0 / 255.0).abs() < 0.01));
+    }
+
+    #[test]
+    fn a_header_cannot_ask_for_memory_that_the_file_does_not_fill() {
+        let error = |name: &str, file: &[u8]| {
+            let dir = tempfile::tempdir().unwrap();
+            write(dir.path(), name, file);
+            folder(dir.path()).unwrap_err().to_string()
+        };
+        // A large image, of which the start is there.
+        let side = 1 << 11;
+        let whole = png(side, side, png::ColorType::Grayscale, &vec![0; (side * side) as usize]);
+        let text = error("0/a.png", &whole[..1000]);
+        assert!(text.contains("says it is 2048x2048, which 1000 bytes cannot hold"), "{text}");
+        let text = error("0/a.jpg", &jpeg([1 << 13; 2]));
+        assert!(text.contains("says it is 8192x8192"), "{text}");
+        // An image of one colour is the smallest file of its size.
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "0/a.png", &whole);
+        assert_eq!(folder(dir.path()).unwrap().inputs(), (side * side) as usize);
     }
 }

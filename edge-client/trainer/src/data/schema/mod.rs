@@ -38,7 +38,7 @@ pub use cell::FieldError;
 pub use check::SchemaError;
 pub use header::HeaderError;
 pub use propose::{Proposal, ProposeError, ProposeOptions};
-pub use read::{Table, Targets, read, read_from};
+pub use read::{Table, Targets, read, read_from, read_with_column};
 pub use survey::{ColumnSurvey, Finding, NumberRange, Survey, fleet_moments, survey, survey_any};
 pub use text::{SchemaText, TextError};
 pub use window::{Layout, Window};
@@ -182,6 +182,15 @@ impl Scaling {
             Self::None | Self::Fleet => scaled,
             Self::Standard { mean, deviation } => scaled * deviation + mean,
             Self::Range { min, max } => scaled * (max - min) + min,
+        }
+    }
+
+    /// One step of a scaled number, before scaling.
+    pub fn unit(self) -> f32 {
+        match self {
+            Self::None | Self::Fleet => 1.0,
+            Self::Standard { deviation, .. } => deviation,
+            Self::Range { min, max } => max - min,
         }
     }
 

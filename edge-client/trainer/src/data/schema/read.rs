@@ -1,6 +1,6 @@
 //! From a CSV file to samples, by a schema.
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use super::{
     FieldError, HeaderError, Kind, Missing, Scaling, Schema, Task,
@@ -54,7 +54,9 @@ impl Table {
     pub fn samples(self, schema: &Schema, path: &Path) -> Result<Samples, LoadError> {
         let samples = match schema.task {
             Task::Regression => {
+                let units = schema.targets().map(|(_, scaling)| scaling.unit()).collect();
                 Samples::with_values(self.features, self.values, self.inputs, schema.outputs())
+                    .map(|samples| samples.with_units(units))
             }
             Task::Classification | Task::Binary => Samples::new(self.features, self.labels, self.inputs),
         };
@@ -93,6 +95,32 @@ pub fn read_from(source: BoundedFile, schema: &Schema, targets: Targets) -> Resu
     builder.finish().map_err(|problem| LoadError::Format { path: path.clone(), problem })
 }
 
+/// As [`read`], and the text that a column has in each sample. The column must be in the schema; windows stay within its values.
+pub fn read_with_column(
+    path: &Path,
+    schema: &Schema,
+    column: &str,
+) -> Result<(Table, Vec<String>), LoadError> {
+    let wrong = |problem: String| LoadError::Format { path: path.into(), problem };
+    let at = schema.columns.iter().position(|known| known.name == column);
+    let at = at.ok_or_else(|| wrong(format!("column `{column}` is not in the schema; add it to [data]")))?;
+    let mut rows = SchemaRows { column: Some(at), ..SchemaRows::open(path, schema, Targets::Needed)? };
+    let mut builder = Builder::new(schema);
+    let mut texts = Vec::new();
+    while let Some((line, cells, key)) = rows.next()? {
+        let line_error = |problem| LoadError::Line { path: path.into(), line, problem };
+        let cells = cells.map_err(|error| line_error(error.to_string()))?;
+        builder.add(cells, key);
+        if rows.text.is_empty() {
+            return Err(line_error(format!("has no value in column `{column}`; every sample needs one")));
+        }
+        texts.push(rows.text.clone());
+    }
+    let firsts = builder.first_rows();
+    let table = builder.finish().map_err(wrong)?;
+    Ok((table, firsts.into_iter().map(|row| texts[row].clone()).collect()))
+}
+
 /// Why a line does not fit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -113,11 +141,15 @@ pub(super) struct SchemaRows<'a> {
     /// Known after the first line.
     places: Option<Places>,
     cells: Vec<Cell>,
-    /// The text of the column that windows stay within.
+    /// The text of the columns that windows stay within.
     key: String,
+    /// A column whose text is kept.
+    column: Option<usize>,
+    /// Its text in the last line; empty if it is missing.
+    text: String,
 }
 
-/// Line, cells, and the text of the column that windows stay within.
+/// Line, cells, and the text of the columns that windows stay within.
 pub(super) type CellRow<'a> = (usize, Result<&'a [Cell], RowError>, &'a str);
 
 impl<'a> SchemaRows<'a> {
@@ -128,7 +160,8 @@ impl<'a> SchemaRows<'a> {
     fn over(source: BoundedFile, schema: &'a Schema, targets: Targets) -> Result<Self, LoadError> {
         let path = &source.path().to_owned();
         let rows = CsvRows::detect(source)?;
-        let mut rows = Self { schema, targets, rows, places: None, cells: Vec::new(), key: String::new() };
+        let (cells, key, text) = (Vec::new(), String::new(), String::new());
+        let mut rows = Self { schema, targets, rows, places: None, cells, key, column: None, text };
         if schema.header
             && let Some((line, header)) = rows.rows.read()?
         {
@@ -150,11 +183,17 @@ impl<'a> SchemaRows<'a> {
             },
         };
         let result = cells(self.schema, places, row, self.targets, &mut self.cells);
+        let text = |column: usize| places.at[column].and_then(|place| row.get(place)).unwrap_or_default();
         self.key.clear();
         if let Some(Window { within: Some(name), .. }) = &self.schema.window {
             let column = self.schema.columns.iter().position(|column| column.name == *name);
-            let place = column.and_then(|column| places.at[column]);
-            self.key.push_str(place.and_then(|place| row.get(place)).unwrap_or_default());
+            self.key.push_str(column.map_or("", text));
+        }
+        if let Some(column) = self.column {
+            self.text.clear();
+            self.text.push_str(Some(text(column)).filter(|text| !self.schema.is_missing(text)).unwrap_or(""));
+            self.key.push('\0');
+            self.key.push_str(&self.text);
         }
         Ok(Some((line, result.map(|()| self.cells.as_slice()), &self.key)))
     }
@@ -256,6 +295,19 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The first row of every sample.
+    fn first_rows(&self) -> Vec<usize> {
+        let rows = self.table.len();
+        let Some(window) = &self.schema.window else { return (0..rows).collect() };
+        self.stretches(rows).flat_map(|stretch| window.starts(stretch)).map(|part| part.start).collect()
+    }
+
+    /// The rows of each stretch.
+    fn stretches(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.stretches.iter().skip(1).copied().chain([rows]);
+        self.stretches.iter().copied().zip(ends).map(|(start, end)| start..end)
+    }
+
     fn finish(mut self) -> Result<Table, String> {
         if self.table.is_empty() {
             return Err("holds no samples".into());
@@ -292,10 +344,10 @@ impl<'a> Builder<'a> {
         let rows = &self.table;
         let mut table = Table { inputs: self.schema.inputs(), ..Table::default() };
         let mut used = 0;
-        let ends = self.stretches.iter().skip(1).copied().chain([rows.len()]);
-        for (start, end) in self.stretches.iter().copied().zip(ends) {
+        for stretch in self.stretches(rows.len()) {
+            let start = stretch.start;
             let mut last = start;
-            for part in window.starts(start..end) {
+            for part in window.starts(stretch) {
                 let numbers = part.start * rows.inputs..part.end * rows.inputs;
                 window.push(&rows.features[numbers], rows.inputs, &mut table.features);
                 table.labels.extend(rows.labels.get(part.clone()).and_then(majority));

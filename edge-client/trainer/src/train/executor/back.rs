@@ -150,6 +150,11 @@ fn input_grad<T: Float>(
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&op, x, scale, dy, grad.add, dx);
         }
+        Op::Standardize(op) => {
+            full()?;
+            let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
+            norm::input_grad(&norm::of_standardize(&op), x, scale, dy, grad.add, dx);
+        }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
             full()?;
             let sizes =
@@ -287,6 +292,11 @@ fn param_grad<T: Float>(
             full()?;
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             norm::param_grad(&op, factor, x, dy, dscale, dbias);
+        }
+        Op::Standardize(op) => {
+            full()?;
+            let [dscale, dy, x] = disjoint(arena, [first, dy, x])?;
+            norm::param_grad(&norm::of_standardize(&op), factor, x, dy, dscale, &mut []);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
             full()?;

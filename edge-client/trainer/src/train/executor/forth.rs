@@ -85,6 +85,11 @@ pub(super) fn node<T: Float>(
             let [x, scale, bias, y] = disjoint(arena, [x, first, second, y])?;
             norm::forward(&op, x, scale, bias, y);
         }
+        Op::Standardize(op) => {
+            full()?;
+            let [x, scale, y] = disjoint(arena, [x, first, y])?;
+            norm::forward(&norm::of_standardize(&op), x, scale, &[], y);
+        }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
             full()?;
             let sizes =

@@ -29,7 +29,7 @@ impl Truth for Anything {
 
 /// Names and builders; `Options` are those of the layout.
 pub type Build = fn(Options) -> TestPlan;
-pub const ALL: [(&str, Build); 12] = [
+pub const ALL: [(&str, Build); 13] = [
     ("mlp", mlp),
     ("image", image),
     ("residual", residual),
@@ -40,6 +40,7 @@ pub const ALL: [(&str, Build); 12] = [
     ("lstm", lstm),
     ("plain recurrent", plain_recurrent),
     ("numbers", numbers),
+    ("standardized", standardized),
     ("branches", branches),
     ("curves", curves),
 ];
@@ -113,6 +114,16 @@ fn tokens(options: Options, reset_after: bool) -> TestPlan {
     let x = b.norm(x, 5, 3, true);
     let _ = b.dense(x, 5, 6);
     b.finish(Loss::Softmax { classes: 6 }, options)
+}
+
+fn standardized(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(6, BATCH);
+    let x = b.dense(x, 1, 8);
+    let x = b.standardize(x, 2, true);
+    let x = b.dense(x, 2, 3);
+    let x = b.standardize(x, 1, false);
+    let _ = b.dense(x, 1, 4);
+    b.finish(Loss::Softmax { classes: 4 }, options)
 }
 
 fn sequence(options: Options) -> TestPlan {

@@ -47,7 +47,10 @@ impl Work {
                 self.hide_losses();
             }
             WorkPhase::After => self.scalars.loss_after = Some(score.loss),
-            WorkPhase::Test(WeightsModel::Received) => self.scalars.test = Some(score),
+            WorkPhase::Test(WeightsModel::Received) => {
+                self.scalars.test = Some(score);
+                self.scalars.errors = self.errors.errors();
+            }
             _ if !FULL => {}
             WorkPhase::Validate(WeightsModel::Trained) => self.private.baseline = Some(score.loss),
             WorkPhase::Validate(_) => {

@@ -7,8 +7,11 @@ use zune_jpeg::{
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
-/// Most pixels along one side, so that a header cannot ask for unbounded memory.
+/// Most pixels along one side.
 const MAX_SIDE: usize = 1 << 13;
+/// Most bytes of pixels that one byte of a file stands for, so that a header cannot ask for memory that no content fills.
+/// Deflate repeats 258 bytes with two bits. JPEG spends at least one bit on 64 pixels of three colours.
+const MAX_EXPANSION: usize = 1536;
 
 /// One image, pixel after pixel.
 pub(super) struct Image {
@@ -33,12 +36,17 @@ impl Image {
     }
 }
 
-fn check_side(width: usize, height: usize) -> Result<(), String> {
-    match width.max(height) <= MAX_SIDE {
+/// Refuses sizes that are too large, or that a file of this length cannot fill.
+fn check_size([channels, height, width]: [usize; 3], file: &[u8]) -> Result<(), String> {
+    if width.max(height) > MAX_SIDE {
+        return Err(format!("is {width}x{height}, larger than {MAX_SIDE} pixels on one side; scale it down"));
+    }
+    match channels * height * width <= file.len() * MAX_EXPANSION {
         true => Ok(()),
-        false => {
-            Err(format!("is {width}x{height}, larger than {MAX_SIDE} pixels on one side; scale it down"))
-        }
+        false => Err(format!(
+            "says it is {width}x{height}, which {} bytes cannot hold; it is damaged, write it again",
+            file.len()
+        )),
     }
 }
 
@@ -48,12 +56,12 @@ fn png(file: &[u8]) -> Result<Image, String> {
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     let mut reader = decoder.read_info().map_err(damaged)?;
     let (width, height) = (reader.info().width as usize, reader.info().height as usize);
-    check_side(width, height)?;
     let channels = match reader.output_color_type().0 {
         png::ColorType::Grayscale => 1,
         png::ColorType::Rgb => 3,
         _ => return Err("has transparency; save it as grey or RGB".into()),
     };
+    check_size([channels, height, width], file)?;
     let mut pixels = vec![0; channels * width * height];
     reader.next_frame(&mut pixels).map_err(damaged)?;
     Ok(Image { shape: [channels, height, width], pixels })
@@ -70,6 +78,7 @@ fn jpeg(file: &[u8]) -> Result<Image, String> {
         Some(ColorSpace::YCbCr | ColorSpace::RGB) => 3,
         _ => return Err("is neither grey nor colour; save it as grey or RGB".into()),
     };
+    check_size([channels, height, width], file)?;
     let space = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     decoder.set_options(options.jpeg_set_out_colorspace(space));
     let pixels = decoder.decode().map_err(damaged)?;
