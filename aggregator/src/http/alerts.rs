@@ -76,6 +76,14 @@ fn waiting(view: &View<'_>, found: &mut Vec<Alert>) {
                 );
             }
         }
+        if live.waiting_count == 0 && live.gathering.is_none() && (live.waits_long || exchange.overdue) {
+            let round = exchange.round;
+            add(
+                found,
+                true,
+                format!("Round {round} waits for an answer; all its devices are silent or disconnected."),
+            );
+        }
         if live.waits_long && live.waiting_count > 0 {
             let names = live.waiting.iter().map(|wait| wait.device.as_str());
             let most = live.waiting.iter().filter_map(|wait| wait.until).fold(0.0, f64::max);

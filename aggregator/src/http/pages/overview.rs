@@ -112,7 +112,11 @@ fn cards(view: &View<'_>) -> Element {
     let disparity = report.and_then(|report| crate::http::history::disparity(report));
     let knob = report.and_then(|report| report.fairness.first());
     let pace = pace(view);
-    let left = pace.map_or_else(String::new, |per_minute| {
+    let goes_on = view.live.as_ref().is_some_and(|live| {
+        let overdue = live.exchange.as_ref().is_some_and(|exchange| exchange.overdue);
+        !live.paused && live.gathering.is_none() && !overdue && live.phase != PhaseName::Finished
+    });
+    let left = pace.filter(|_| goes_on).map_or_else(String::new, |per_minute| {
         let minutes = f64::from(rounds.saturating_sub(committed)) / per_minute;
         format!("about {} left", span(60.0 * minutes))
     });
@@ -282,20 +286,23 @@ fn course(view: &View<'_>) -> Element {
     let target = rounds().rev().find_map(|round| round.fairness).map(|knob| knob.target);
     let tiers =
         history.rounds.iter().zip(&history.disparity).map(|(round, value)| (round.round, *value)).collect();
-    let mut panels = vec![
-        plot(
-            curves(
-                "Disparity between tiers",
-                "disparity",
-                vec![Curve { index: 0, name: "disparity", points: tiers }],
-                target,
-            ),
-            if target.is_some() {
-                "Dashed: the target."
-            } else {
-                "Standard deviation of tier losses over their mean."
-            },
+    let measured = by(&|round| round.fairness.and_then(|knob| knob.measured));
+    let (lines, caption) = match target {
+        // Its losses are of other samples than those of the table, or of more rounds.
+        Some(_) => (
+            vec![
+                Curve { index: 0, name: "held against the target", points: measured },
+                Curve { index: 2, name: "reported losses", points: tiers },
+            ],
+            "Dashed: the target. Blue-grey: what is held against it. Orange: of the losses that devices report.",
         ),
+        None => (
+            vec![Curve { index: 0, name: "disparity", points: tiers }],
+            "Standard deviation of tier losses over their mean.",
+        ),
+    };
+    let mut panels = vec![
+        plot(curves("Disparity between tiers", "disparity", lines, target), caption),
         plot(
             curves(
                 "Mean loss",

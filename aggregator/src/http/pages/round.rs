@@ -46,8 +46,9 @@ pub(super) fn parts(view: &View<'_>, page: &RoundPage) -> Vec<Part> {
 fn facts(view: &View<'_>, report: &Report) -> Element {
     let phase = view.phases.iter().find(|times| times.round == report.round);
     let time = |millis: u64| seconds(millis as f64 / 1000.0);
-    let phases =
-        phase.map_or("not measured: the round was before the gateway was started".to_owned(), |times| {
+    let phases = phase.map_or(
+        "not measured: it is kept for the last 512 rounds since the gateway was started".to_owned(),
+        |times| {
             format!(
                 "waiting for devices {}, opening {}, collecting {}, combining {}",
                 time(times.gathering.as_millis()),
@@ -55,7 +56,8 @@ fn facts(view: &View<'_>, report: &Report) -> Element {
                 time(times.collecting.as_millis()),
                 time(times.closing.as_millis())
             )
-        });
+        },
+    );
     let traffic = report.traffic.unwrap_or_default();
     let kept = report.kept.map_or("the model was changed".to_owned(), |number| {
         let why = Code::of(number).map_or(format!("E{number:02}"), |code| code.to_string());

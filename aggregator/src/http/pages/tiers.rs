@@ -44,6 +44,9 @@ fn now(view: &View<'_>) -> Element {
     let row = |(number, tier): (usize, &crate::live::LiveTier)| {
         let quorum = match (tier.asked, tier.has_quorum) {
             (0, _) => "–".to_owned(),
+            (asked, _) if tier.delivered == 0 && tier.absent + tier.refused == asked => {
+                "no device left".into()
+            }
             (_, true) => format!("reached ({})", percent(tier.quorum)),
             (_, false) => format!("missing ({})", percent(tier.quorum)),
         };
