@@ -65,9 +65,11 @@ fn facts(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
         let left = end as f64 - view.now;
         if left > 0.0 { format!("in {}", span(left)) } else { format!("{} ago", span(left)) }
     });
-    let seen = row
-        .last_seen()
-        .map_or("not since the gateway was started".to_owned(), |at| format!("{} ago", span(view.now - at)));
+    let seen = match (row.last_seen(), row.refused) {
+        (Some(at), _) => format!("{} ago", span(view.now - at)),
+        (None, Some(_)) => "refused since the gateway was started, so it has not joined the run".to_owned(),
+        (None, None) => "not since the gateway was started".to_owned(),
+    };
     let rounds = view.history.rounds.len();
     el("dl").all(
         [
