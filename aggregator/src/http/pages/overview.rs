@@ -217,7 +217,7 @@ fn last_round(view: &View<'_>) -> Element {
         Column::number("Late"),
         Column::number("Silent"),
         Column::number("Refused"),
-        Column::number("Held by the guard"),
+        Column::number("Held"),
         Column::number("Mean loss"),
         Column::number("Variance"),
         Column::number("Worst tenth"),
