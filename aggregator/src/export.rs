@@ -1,6 +1,6 @@
 //! The present model as ONNX, whole and for every tier, from the file that the gateway writes.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use common::WidthMask;
@@ -38,7 +38,7 @@ pub(crate) fn slice(
 pub(crate) fn part(dir: &Path, config: &Config, tier: Option<usize>) -> Result<Vec<u8>> {
     let Some(tier) = tier else {
         let path = dir.join(MODEL);
-        return fs::read(&path).with_context(|| path.display().to_string());
+        return std::fs::read(&path).with_context(|| path.display().to_string());
     };
     let (graph, parameters) = read_model(dir)?;
     let (model, _) = open_model(config, Needs::default())?;
