@@ -47,6 +47,8 @@ mod serial;
 mod server;
 mod storage;
 mod tokens;
+#[cfg(feature = "dashboard")]
+mod web;
 
 pub(crate) use common::files::{AtomicFile, Secrecy, write_file};
 pub use enrolment::Existing;

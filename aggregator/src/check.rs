@@ -116,7 +116,9 @@ pub fn check(registry: &Registry, dir: &Path, addresses: Addresses) -> CheckRepo
     let members = identity::check(&mut report, dir);
     disk::check(&mut report, &own, config.as_ref(), members);
     let listen = addresses.listen.or(config.as_ref().map(|config| config.server.listen));
-    ports::check(&mut report, listen, addresses.metrics, serving);
+    let dashboard = config.as_ref().and_then(|config| config.dashboard.address());
+    let dashboard = dashboard.filter(|_| cfg!(feature = "dashboard"));
+    ports::check(&mut report, listen, addresses.metrics, dashboard, serving);
     report
 }
 

@@ -21,6 +21,8 @@ use crate::{
 mod backup;
 mod check;
 mod combine;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod examples;
 mod export;
 mod fairness;
@@ -37,23 +39,19 @@ mod monitor;
 mod output;
 mod place;
 mod reconfigure;
-mod remedies;
 mod replay;
 mod run;
 mod serve;
 mod status;
 mod store;
 
+pub use crate::remedies::remedy;
 use check::CheckArgs;
 use export::Which;
 use grant::GrantArgs;
 use log::LogArgs;
 use place::Place;
-pub use remedies::remedy;
 use serve::ServeArgs;
-
-/// The present model, in the gateway's directory.
-const MODEL: &str = "model.onnx";
 
 /// `fairtier gateway`.
 #[derive(clap::Args, Debug)]
@@ -267,6 +265,12 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Show a run to browsers without serving it, and manage the accounts of its dashboard
+    ///
+    /// Only reads, also while `serve` runs. A running gateway has its own dashboard: `serve --dashboard 127.0.0.1:8080`.
+    #[cfg(feature = "dashboard")]
+    #[command(after_help = examples::DASHBOARD)]
+    Dashboard(dashboard::DashboardArgs),
     /// Write a model as ONNX for every tier: the present one, the best one, or that of a round that is kept
     #[command(after_help = examples::EXPORT)]
     Export {
@@ -331,7 +335,7 @@ impl FairnessTools {
 #[command(after_help = examples::CODES)]
 pub struct Codes {
     /// Codes to explain, as in E33; without any, the whole table
-    #[arg(value_name = "CODE", value_parser = remedies::parse)]
+    #[arg(value_name = "CODE", value_parser = crate::remedies::parse)]
     codes: Vec<Code>,
     #[arg(long, default_value = "table")]
     format: Format,
@@ -392,6 +396,8 @@ impl Gateway {
                 export::export(&Place::of(&dir)?, round, &out, format)
             }
             Command::Run(command) => command.run(),
+            #[cfg(feature = "dashboard")]
+            Command::Dashboard(args) => dashboard::dashboard(registry, args),
         }
     }
 }

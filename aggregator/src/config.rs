@@ -90,6 +90,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[report]`: figures that cost additional time.
     pub report: ReportConfig,
+    /// `[dashboard]`: pages for browsers.
+    pub dashboard: DashboardConfig,
     /// `[log]`: how much is logged.
     pub log: LogConfig,
     /// `[devices]`: devices whose tier is fixed instead of the widest that fits.
@@ -310,6 +312,25 @@ pub struct StoreConfig {
 pub struct ReportConfig {
     /// Counts the devices whose loss a step raises. It reads all updates of the round once more.
     pub conflicts: bool,
+}
+
+/// `[dashboard]`: pages for browsers.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DashboardConfig {
+    /// Address of the pages; empty: there are none.
+    pub listen: String,
+    /// Operators can change the run on the pages.
+    pub actions: bool,
+    /// Further names of the gateway for its certificate.
+    pub names: Vec<String>,
+}
+
+impl DashboardConfig {
+    /// The address, if there is a dashboard.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listen.parse().ok()
+    }
 }
 
 /// The table `[log]`.

@@ -21,7 +21,10 @@ use tracing::warn;
 
 use coordinator::{Action, Conduct, Coordinator, Waiting, fleet::ConnId};
 
-use crate::store::{Snapshot, StoreError};
+use crate::{
+    phases::{PhaseClock, PhaseTimes},
+    store::{Snapshot, StoreError},
+};
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;
@@ -49,6 +52,7 @@ pub struct Driver {
     signals: Mutex<HashMap<ConnId, Arc<ConnectionSignals>>>,
     /// Unused buffers for frames that arrive.
     buffers: Mutex<Vec<Vec<u8>>>,
+    phases: Mutex<PhaseClock>,
     worker: Mutex<mpsc::Sender<Job>>,
     timer: Notify,
     started: time::Instant,
@@ -116,10 +120,12 @@ impl ConnectionSignals {
 impl Driver {
     /// Starts the clock of the run at 0. Actions go to `worker` as [`Job::Execute`].
     pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
+        let phases = PhaseClock::new(coordinator.phase(), coordinator.committed() + 1, Instant::ZERO);
         Self {
             coordinator: Mutex::new(coordinator),
             signals: Mutex::default(),
             buffers: Mutex::default(),
+            phases: Mutex::new(phases),
             worker: Mutex::new(worker),
             timer: Notify::new(),
             started: time::Instant::now(),
@@ -147,6 +153,7 @@ impl Driver {
             }
         }
         let notices: Vec<_> = std::iter::from_fn(|| coordinator.poll_notice()).collect();
+        lock(&self.phases).note(coordinator.phase(), coordinator.committed() + 1, now);
         drop(coordinator);
         notices.iter().for_each(|notice| warn!("{notice}"));
         self.timer.notify_one();
@@ -157,6 +164,11 @@ impl Driver {
     pub fn look<R>(&self, look: impl FnOnce(&Coordinator, Instant) -> R) -> R {
         let now = self.now();
         look(&lock(&self.coordinator), now)
+    }
+
+    /// How long the last rounds took, phase by phase.
+    pub fn phase_times(&self) -> Vec<PhaseTimes> {
+        lock(&self.phases).times().copied().collect()
     }
 
     /// What the run waits for now.

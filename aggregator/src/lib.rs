@@ -55,14 +55,17 @@ mod clock;
 pub mod config;
 mod control;
 pub mod driver;
+mod export;
 #[cfg(feature = "dashboard")]
 pub mod http;
 pub mod live;
 #[cfg(feature = "dashboard")]
 pub mod metrics;
 mod notify;
+pub mod phases;
 pub mod quic;
 pub mod reload;
+mod remedies;
 pub mod run;
 pub mod runs;
 pub mod scales;

@@ -15,7 +15,7 @@ use coordinator::{
 };
 use strategies::strategy::Kind;
 
-use crate::{clock::since_1970, driver::Driver};
+use crate::{clock::since_1970, driver::Driver, phases::PhaseTimes};
 
 /// How long a snapshot counts as the present state.
 pub const FRESH: Duration = Duration::from_millis(400);
@@ -25,33 +25,33 @@ const LISTED: usize = 20;
 /// The state of a run at one moment. Times are seconds since 1970.
 #[derive(Clone, Debug)]
 pub struct LiveView {
-    /// When it was taken.
+    /// When it was made.
     pub at: f64,
-    /// The run's identifier.
+    /// The id of the run.
     pub run: String,
-    /// What the run is doing.
+    /// Where the run stands between two commits.
     pub phase: PhaseName,
-    /// An operator has paused the run.
+    /// No further round begins.
     pub paused: bool,
-    /// Rounds that are combined.
+    /// Rounds whose model is stored.
     pub committed: u32,
     /// Of the whole run.
     pub rounds: u32,
-    /// The exchange that is open.
+    /// Absent between exchanges.
     pub exchange: Option<LiveExchange>,
     /// While a round cannot begin.
     pub gathering: Option<Gathering>,
     /// The wait is noticeably longer than usual.
     pub waits_long: bool,
-    /// The first devices that are waited for.
+    /// The first of the devices that are waited for.
     pub waiting: Vec<LiveWait>,
     /// Devices waited for, listed or not.
     pub waiting_count: usize,
-    /// From the widest tier on.
+    /// Widest first.
     pub tiers: Vec<LiveTier>,
     /// In DeviceId order.
     pub devices: Vec<LiveDevice>,
-    /// The last refusal of each device.
+    /// In DeviceId order.
     pub refusals: Vec<LiveRefusal>,
 }
 
@@ -66,7 +66,7 @@ pub struct LiveExchange {
     pub kind: &'static str,
     /// Collects the final scores.
     pub evaluates: bool,
-    /// When it was announced.
+    /// When devices were asked.
     pub opened: f64,
     /// The latest deadline of its tiers.
     pub until: f64,
@@ -77,13 +77,13 @@ pub struct LiveExchange {
 /// A device that has not answered and is waited for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveWait {
-    /// Its name.
+    /// The device that is waited for.
     pub device: DeviceId,
-    /// From 0, the widest.
+    /// Its tier.
     pub tier: usize,
-    /// Its last sign of life, if it has been silent.
+    /// When it was last heard, if its link seems lost.
     pub silent_since: Option<f64>,
-    /// When it is waited for no more.
+    /// When it is given up.
     pub until: Option<f64>,
 }
 
@@ -92,27 +92,27 @@ pub struct LiveWait {
 pub struct LiveTier {
     /// Units of all hidden layers.
     pub units: u64,
-    /// Numbers of its slice.
+    /// Parameters of its slice.
     pub parameters: u64,
     /// Devices of the run.
     pub devices: usize,
-    /// Of these, with an open connection.
+    /// Devices that have a connection now.
     pub connected: usize,
-    /// Devices asked in the open exchange.
+    /// Devices that the open exchange asks.
     pub asked: usize,
-    /// Of these, with a stored answer.
+    /// Devices whose answer is stored.
     pub delivered: usize,
     /// Delivered after the deadline.
     pub late: usize,
-    /// Of these, refused.
+    /// Devices that do not take part, with a code.
     pub refused: usize,
     /// Neither answered nor waited for any more.
     pub absent: usize,
     /// Share of the eligible devices that a late exchange needs.
     pub quorum: f64,
-    /// Enough have delivered for a late exchange to close.
+    /// Enough of them have delivered.
     pub has_quorum: bool,
-    /// When it is waited for no more.
+    /// The deadline of its devices.
     pub until: Option<f64>,
 }
 
@@ -121,32 +121,32 @@ pub struct LiveTier {
 pub struct LiveDevice {
     /// Its name.
     pub device: DeviceId,
-    /// From 0, the widest.
+    /// Its tier.
     pub tier: usize,
-    /// It has an open connection.
+    /// It has a connection now.
     pub connected: bool,
     /// Since the gateway was started.
     pub last_seen: Option<f64>,
     /// In the open exchange.
     pub answer: Answer,
-    /// Its deadline has passed.
+    /// Its answer came after the deadline.
     pub late: bool,
 }
 
 /// How far a device has come in the open exchange.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It has no part in the exchange.
+    /// The exchange goes on without it.
     NotAsked,
-    /// It trains or measures.
+    /// It has not begun to answer.
     Works,
-    /// It waits for a place to upload.
+    /// Its answer waits for a place among the uploads.
     Queued,
-    /// Its answer is on its way.
+    /// Its answer is on its way, or being stored.
     Uploads,
     /// Its answer is stored.
     Delivered,
-    /// Its answer was refused, or it refused to work.
+    /// It does not take part.
     Refused(Code),
     /// Has not answered, and is no longer waited for.
     Absent,
@@ -155,11 +155,11 @@ pub enum Answer {
 /// A refusal since the gateway was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveRefusal {
-    /// Its name.
+    /// Who is refused, or refuses.
     pub device: DeviceId,
     /// The device refuses, not the gateway.
     pub by_device: bool,
-    /// The reason.
+    /// Why.
     pub code: Code,
 }
 
@@ -187,6 +187,11 @@ impl LiveSource {
         let view = Arc::new(self.driver.look(|coordinator, now| LiveView::of(coordinator, now, unix)));
         *last = Some((Monotonic::now(), view.clone()));
         view
+    }
+
+    /// How long the last rounds took, phase by phase.
+    pub fn phases(&self) -> Vec<PhaseTimes> {
+        self.driver.phase_times()
     }
 
     /// Begins no further round, or begins rounds again.

@@ -59,6 +59,9 @@ pub enum DemoError {
     Directory(io::Error),
     #[error("{strategy} ended without scores of the final model")]
     NoScores { strategy: &'static str },
+    #[cfg(feature = "dashboard")]
+    #[error(transparent)]
+    Dashboard(#[from] aggregator::http::HttpError),
     #[error("stopped before the end")]
     Stopped,
 }
@@ -125,7 +128,11 @@ async fn compare(
         let watch = move |report: &RoundReport| {
             observe(Progress { run, runs: number.of, title, seed, rounds, report });
         };
-        let (reports, seconds) = federation::run(&config, &fleet, Box::new(watch), stop).await?;
+        #[cfg(feature = "dashboard")]
+        let running = federation::run(&config, &fleet, options.dashboard, Box::new(watch), stop);
+        #[cfg(not(feature = "dashboard"))]
+        let running = federation::run(&config, &fleet, Box::new(watch), stop);
+        let (reports, seconds) = running.await?;
         runs.push(StrategyRun::new(strategy, &reports, seconds)?);
     }
     Ok(DemoResult::new(options, &fleet, runs))

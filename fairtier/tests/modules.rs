@@ -8,8 +8,9 @@ use std::{
 
 use syn::{Attribute, File, Item, ItemMod, UseTree, visit::Visit};
 
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "common",
+    "plots",
     "models",
     "edge-client/trainer",
     "edge-client",

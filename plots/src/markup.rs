@@ -96,7 +96,10 @@ impl Display for Element {
 
 /// Whether HTML has no end tag for this element. All others get one, which SVG accepts as well.
 fn is_void(name: &str) -> bool {
-    matches!(name, "meta" | "br" | "circle" | "line" | "path" | "rect" | "polyline" | "polygon")
+    matches!(
+        name,
+        "meta" | "link" | "input" | "br" | "circle" | "line" | "path" | "rect" | "polyline" | "polygon"
+    )
 }
 
 fn escape(text: &str, quotes: bool) -> String {

@@ -8,6 +8,7 @@
 //! | `book` | the commands of docs/, as a reader types them |
 //! | `changed_samples` | a file of samples that changes during a run |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
+//! | `dashboard` | pages for browsers: their numbers, hostile clients, login |
 //! | `divergence` | runs that diverge end with E56, and say what to do |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
@@ -51,6 +52,7 @@ mod boards;
 mod book;
 mod changed_samples;
 mod custom_strategy;
+mod dashboard;
 mod divergence;
 mod exchanges;
 mod exported_models;

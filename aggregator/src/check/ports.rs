@@ -13,6 +13,7 @@ pub(super) fn check(
     report: &mut CheckReport,
     listen: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    dashboard: Option<SocketAddr>,
     serving: bool,
 ) {
     if serving {
@@ -21,6 +22,7 @@ pub(super) fn check(
     let tries = [
         listen.map(|address| (address, "UDP", UdpSocket::bind(address).map(drop))),
         metrics.map(|address| (address, "TCP", TcpListener::bind(address).map(drop))),
+        dashboard.map(|address| (address, "TCP", TcpListener::bind(address).map(drop))),
     ];
     for (address, protocol, bound) in tries.into_iter().flatten() {
         match bound {
@@ -28,13 +30,13 @@ pub(super) fn check(
             Err(error) => {
                 let remedy = match error.kind() {
                     ErrorKind::AddrInUse => {
-                        "stop the other program, or change server.listen, --listen or --metrics"
+                        "stop the other program, or change server.listen, dashboard.listen, --listen or --metrics"
                     }
                     ErrorKind::AddrNotAvailable => {
                         "use an address of this machine; 0.0.0.0 and [::] are all of them"
                     }
                     ErrorKind::PermissionDenied => "use a port from 1024 on, or allow this user lower ones",
-                    _ => "change server.listen, --listen or --metrics",
+                    _ => "change server.listen, dashboard.listen, --listen or --metrics",
                 };
                 report.problem(ABOUT, format!("{protocol} {address}: {error}"), remedy);
             }

@@ -83,12 +83,22 @@ Examples:
   fairtier gateway serve --dir gateway --log-format json 2> gateway.log
   fairtier gateway serve --dir gateway --listen 0.0.0.0:4433   until Ctrl-C
   fairtier gateway serve --dir gateway --fairness 0.3          losses of tiers within 30 % of their mean
+  fairtier gateway serve --dir gateway --dashboard 127.0.0.1:8080  pages of the run for a browser
   fairtier gateway serve --dir gateway --exit-when-done        ends when the run is over and devices have their models";
 
 pub(super) const RESUME: &str = "\
 Examples:
   fairtier gateway resume --dir gateway                        after a crash, a full disk, or `rollback`
   fairtier gateway resume --dir gateway --listen 0.0.0.0:4433 --exit-when-done";
+
+#[cfg(feature = "dashboard")]
+pub(super) const DASHBOARD: &str = "\
+Examples:
+  fairtier gateway dashboard --dir gateway                         look at a run that is stopped or finished
+  fairtier gateway dashboard --dir gateway --listen 127.0.0.1:9000
+  fairtier gateway dashboard user add --dir gateway ann --role operator   asks for a password
+  fairtier gateway dashboard user list --dir gateway
+  fairtier gateway dashboard user remove --dir gateway ann";
 
 pub(super) const STATUS: &str = "\
 Examples:

@@ -6,13 +6,14 @@ use std::{fs, path::Path, str::FromStr};
 
 use anyhow::{Context, Result, anyhow, bail};
 use coordinator::best::BestModel;
-use models::{Graph, onnx};
+use models::onnx;
 use serde::Deserialize;
 use serde_json::Value;
 use strategies::strategy::Needs;
 
-use super::{Format, MODEL, place::Place, print};
+use super::{Format, place::Place, print};
 use crate::{
+    export::{MODEL, read_model, slice},
     run::open_model,
     status,
     store::{DiskStore, KeptList, KeptModel, StoreError},
@@ -46,9 +47,7 @@ impl FromStr for Which {
 
 pub(super) fn export(place: &Place, which: Which, out: &Path, format: Format) -> Result<()> {
     let config = super::load(&place.run)?;
-    let path = place.run.join(MODEL);
-    let file = onnx::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
-    let (graph, latest) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
+    let (graph, latest) = read_model(&place.run)?;
     let (round, parameters) = match which {
         Which::Latest => (None, latest),
         which => find(place, which, latest.len()).map(|(round, found)| (Some(round), found))?,
@@ -60,8 +59,7 @@ pub(super) fn export(place: &Place, which: Which, out: &Path, format: Format) ->
     let mut rows = vec![];
     for (tier, mask) in model.masks.iter().enumerate() {
         let name = out.join(format!("tier-{tier}.onnx"));
-        let slice = graph.gather(mask, &parameters)?;
-        let bytes = onnx::export(&graph.slice(mask)?, &slice, &options)?;
+        let (slice, bytes) = slice(&graph, mask, &parameters, &options)?;
         fs::write(&name, &bytes).with_context(|| name.display().to_string())?;
         rows.push((tier, slice.len(), bytes.len(), name.display().to_string()));
     }

@@ -47,6 +47,14 @@ pub(super) struct ServeArgs {
     /// Overrides fairness.target: how equal the fleet shall be; 0 switches it off
     #[arg(long, value_name = "DISPARITY")]
     fairness: Option<f64>,
+    /// Overrides dashboard.listen: pages of the run for browsers. Other addresses than loopback need HTTPS and a login
+    #[cfg(feature = "dashboard")]
+    #[arg(long, value_name = "ADDRESS")]
+    dashboard: Option<SocketAddr>,
+    /// Operators can revoke devices, issue tokens, pause, resume and export on the dashboard, after a login
+    #[cfg(feature = "dashboard")]
+    #[arg(long)]
+    dashboard_actions: bool,
     /// Stop when the run is over instead of serving its models; at once if it is over already. Exits with code 1 if no device
     /// could train in any round
     #[arg(long)]
@@ -83,6 +91,8 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
         let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
+        #[cfg(feature = "dashboard")]
+        let _dashboard = dashboard(registry, args, &config, &server).await?;
         let mut manager = Notifier::from_environment();
         let stop = stop_signal()?;
         tokio::pin!(stop);
@@ -118,6 +128,35 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
         }
         if over { expect_convergence(&own, dir, &config) } else { Ok(()) }
     })
+}
+
+/// Starts the dashboard, if there is to be one.
+#[cfg(feature = "dashboard")]
+async fn dashboard(
+    registry: &Registry,
+    args: &ServeArgs,
+    config: &crate::config::Config,
+    server: &Server,
+) -> Result<Option<crate::http::RunningDashboard>> {
+    let Some(listen) = args.dashboard.or(config.dashboard.address()) else {
+        anyhow::ensure!(
+            !args.dashboard_actions,
+            "--dashboard-actions needs --dashboard ADDRESS, or dashboard.listen"
+        );
+        return Ok(None);
+    };
+    let start = crate::http::DashboardStart {
+        listen,
+        dir: args.dir.clone(),
+        config: config.clone(),
+        registry: registry.clone(),
+        live: Some(server.live()),
+        actions: args.dashboard_actions || config.dashboard.actions,
+    };
+    let running = crate::http::start(start).await?;
+    // For scripts and tests that let the system choose the port.
+    print(&format!("dashboard on {}\n", running.url()))?;
+    Ok(Some(running))
 }
 
 /// Fails if the scores of the final model show that it has diverged.

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use models::{Graph, onnx};
 use tracing::info;
 
-use super::{Format, MODEL, place::Place, print, say, status};
+use super::{Format, place::Place, print, say, status};
+use crate::export::MODEL;
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let store = dir.join("store");

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use common::Codec;
 
-use super::{Config, ConfigError, ServerConfig, StoreConfig, TrainingConfig};
+use super::{Config, ConfigError, DashboardConfig, ServerConfig, StoreConfig, TrainingConfig};
 use strategies::strategy::PerTier;
 
 /// Most places for transfers. A larger number would not be a bound, and tokio's semaphores have a maximum.
@@ -32,6 +32,7 @@ impl Config {
         rules.extend(self.tiers());
         rules.extend(server(&self.server));
         rules.extend(store(&self.store));
+        rules.extend(dashboard(&self.dashboard));
         let level = &self.log.level;
         let known = tracing_subscriber::EnvFilter::try_new(level).is_ok() && !level.is_empty();
         rules.push(rule(
@@ -143,6 +144,30 @@ fn server(server: &ServerConfig) -> Vec<Rule> {
         some("server.max_handshakes_per_s", server.max_handshakes_per_s),
         places("server.max_uploads", server.max_uploads),
         places("server.max_downloads", server.max_downloads),
+    ]
+}
+
+fn dashboard(config: &DashboardConfig) -> Vec<Rule> {
+    let DashboardConfig { listen, names, .. } = config;
+    let addressed = listen.is_empty() || config.address().is_some();
+    let named = |name: &String| {
+        !name.is_empty()
+            && name.len() < 254
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:".contains(&byte))
+    };
+    vec![
+        rule(
+            "dashboard.listen",
+            listen,
+            addressed,
+            "must be an address with a port, as in 127.0.0.1:8080, or empty",
+        ),
+        rule(
+            "dashboard.names",
+            names.join(" "),
+            names.iter().all(named),
+            "must be names of hosts or addresses",
+        ),
     ]
 }
 

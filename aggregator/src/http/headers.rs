@@ -76,7 +76,7 @@ fn host_of(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn decorate(answer: &mut Response) {
-    const HEADERS: [(HeaderName, &str); 6] = [
+    let headers: [(HeaderName, &str); 6] = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
@@ -84,7 +84,7 @@ fn decorate(answer: &mut Response) {
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
-    for (name, value) in HEADERS {
+    for (name, value) in headers {
         answer.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     // Assets say how long they may be kept; pages name devices and their losses.

@@ -28,6 +28,7 @@ Examples:
   fairtier demo --minority                       one device has classes that no other has
   fairtier demo --strategy-params '{\"q_m\": 0}'   no fairness inside tiers
   fairtier demo --format json --quiet | jq .seeds
+  fairtier demo --dashboard                      and follow it on http://127.0.0.1:8080/
   fairtier demo --rounds 2 --seed 1 --out -      a quick look without a report
 
 One aggregator and all devices run in this process and talk QUIC with mutual TLS over loopback.
@@ -62,6 +63,10 @@ pub struct DemoArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Pages for a browser that follow the run, until the demo ends
+    #[cfg(feature = "dashboard")]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:8080")]
+    pub dashboard: Option<std::net::SocketAddr>,
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -82,6 +87,8 @@ impl DemoArgs {
             target: self.target,
             minority: self.minority,
             devices_per_tier: self.devices_per_tier,
+            #[cfg(feature = "dashboard")]
+            dashboard: self.dashboard,
             ..DemoOptions::default()
         };
         options.check()?;
@@ -117,6 +124,14 @@ fn demo(args: &DemoArgs) -> Result<()> {
     for path in args.report().into_iter().chain(&args.picture) {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         ensure!(dir.is_dir(), "cannot write {}: there is no directory {}", path.display(), dir.display());
+    }
+    #[cfg(feature = "dashboard")]
+    if let Some(address) = options.dashboard {
+        ensure!(
+            address.port() != 0,
+            "--dashboard {address}: give a port, because every run of the demo opens it again"
+        );
+        eprintln!("dashboard on http://{address}/");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let stop = async {

@@ -33,6 +33,7 @@ type Ended = Result<Conclusion, DemoError>;
 pub(super) async fn run(
     config: &Config,
     fleet: &Fleet,
+    #[cfg(feature = "dashboard")] dashboard: Option<std::net::SocketAddr>,
     mut observer: Observer,
     stop: &mut (impl Future<Output = ()> + Unpin),
 ) -> Result<(Vec<RoundReport>, f64), DemoError> {
@@ -47,6 +48,21 @@ pub(super) async fn run(
     let started = Instant::now();
     let server =
         Server::start(&strategies::Registry::standard(), config, dir.path(), Some(Box::new(record)))?;
+    #[cfg(feature = "dashboard")]
+    let dashboard = match dashboard {
+        Some(listen) => {
+            let start = aggregator::http::DashboardStart {
+                listen,
+                dir: dir.path().to_owned(),
+                config: config.clone(),
+                registry: strategies::Registry::standard(),
+                live: Some(server.live()),
+                actions: false,
+            };
+            Some(aggregator::http::start(start).await?)
+        }
+        None => None,
+    };
     let mut clients = JoinSet::new();
     for device in &fleet.devices {
         let budget = fleet.hardware[device.tier].budget;
@@ -58,6 +74,10 @@ pub(super) async fn run(
         () = stop => Err(DemoError::Stopped),
     };
     clients.shutdown().await;
+    #[cfg(feature = "dashboard")]
+    if let Some(dashboard) = dashboard {
+        dashboard.stop().await;
+    }
     server.stop().await?;
     outcome?;
     let reports = std::mem::take(&mut *reports.lock().unwrap_or_else(PoisonError::into_inner));

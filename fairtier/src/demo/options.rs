@@ -48,6 +48,9 @@ pub struct DemoOptions {
     pub training: Training,
     /// Parameters of FairHeteroFL.
     pub fair: Map<String, Value>,
+    /// Where browsers see the run that goes on, if anywhere.
+    #[cfg(feature = "dashboard")]
+    pub dashboard: Option<SocketAddr>,
 }
 
 /// How devices train in a round.
@@ -104,6 +107,8 @@ impl Default for DemoOptions {
             devices_per_tier: 4,
             training: Training { epochs: 1, batch: 16, lr: 0.5, lr_decay: 0.99 },
             fair: Map::new(),
+            #[cfg(feature = "dashboard")]
+            dashboard: None,
         }
     }
 }

@@ -220,6 +220,37 @@ fn offer(assignment: &common::message::Assignment, bytes: u32) -> Offer {
 }
 
 #[test]
+fn a_paused_run_ends_its_round_and_begins_no_other_one() {
+    let mut gateway = Gateway::new(settings(1));
+    gateway.coordinator.pause();
+    gateway.join(0, u64::MAX).unwrap();
+    assert!(gateway.actions().iter().all(|action| !matches!(action, Action::OpenRound { .. })));
+    assert_eq!(
+        (gateway.coordinator.phase(), gateway.coordinator.waiting(gateway.now)),
+        (PhaseName::Gathering, None)
+    );
+    gateway.coordinator.resume(gateway.now);
+    gateway.open(0..1);
+    assert_eq!(gateway.coordinator.phase(), PhaseName::Collecting);
+    gateway.coordinator.pause();
+    assert_eq!(gateway.coordinator.phase(), PhaseName::Collecting, "the open round goes on");
+}
+
+#[test]
+fn refusals_stay_known_and_signs_of_life_are_dated() {
+    let mut gateway = Gateway::new(settings(9));
+    assert_eq!(gateway.join(2, 100), Err(Code::DoesNotFit));
+    let known: Vec<_> =
+        gateway.coordinator.refusals().map(|(device, by, code)| (device.clone(), by, code)).collect();
+    assert_eq!(known, [(id("d2"), RefusedBy::Aggregator, Code::DoesNotFit)]);
+    gateway.join(0, u64::MAX).unwrap();
+    gateway.now = gateway.now + MINUTE;
+    gateway.hear(0, &ToAggregator::Ready).unwrap();
+    let heard = gateway.coordinator.fleet().get(&id("d0")).unwrap().liveness.last_heard();
+    assert_eq!(heard, Some(gateway.now));
+}
+
+#[test]
 fn a_device_gets_the_widest_tier_that_fits_or_is_told_what_it_lacks() {
     let mut gateway = Gateway::new(settings(9));
     let tier = |gateway: &mut Gateway, conn| match gateway.say(conn).as_slice() {

@@ -48,9 +48,11 @@ pub struct Gathering {
 const LONG: Duration = Duration::from_secs(3);
 
 impl Coordinator {
-    /// What the run waits for; `None` while it waits for the disk only, or is over.
+    /// What the run waits for; `None` while it waits for the disk only, is paused between two rounds, or is over.
     pub fn waiting(&self, now: Instant) -> Option<Waiting> {
         match &self.phase {
+            // It waits for the operator.
+            Phase::Gathering if self.paused => None,
             Phase::Gathering => {
                 let (have, need) = (self.fleet.connected().count(), self.needed());
                 let gathering = Some(Gathering { have, need });

@@ -8,7 +8,7 @@ pub fn remedy(code: Code) -> &'static str {
 }
 
 /// A code as logs print it (`E33`), or its number.
-pub(super) fn parse(text: &str) -> Result<Code, String> {
+pub(crate) fn parse(text: &str) -> Result<Code, String> {
     let number = text.trim_start_matches(['E', 'e']).parse().ok();
     number
         .and_then(Code::of)
