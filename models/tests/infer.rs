@@ -137,7 +137,12 @@ fn agrees(name: &str, graph: &Graph, parameters: &[f32], count: usize) -> Result
         None => (0..len).map(|_| rng.unit_f32()).collect(),
     };
     let file = export(graph, parameters, &ExportOptions::default()).unwrap();
-    let model = TractModel::load(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let model = TractModel::load(&file);
+    if matches!(model, Err(InferError::Celu { .. })) {
+        // Refused, because tract computes another function.
+        return Ok(());
+    }
+    let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
     close(&model.logits(&samples)?, &forward(graph, parameters, &samples));
     Ok(())
 }

@@ -317,7 +317,7 @@ fn the_models_have_every_operation() {
             .for_each(|kind| *kinds.entry(kind).or_default() += 1);
     }
     for kind in KINDS {
-        assert!(kinds.get(kind).is_some_and(|&count| count >= 5), "{kind}: {kinds:?}");
+        assert!(kinds.get(kind).is_some_and(|&count| count >= 4), "{kind}: {kinds:?}");
     }
     let unlisted: Vec<_> = kinds.keys().filter(|kind| !KINDS.contains(kind)).collect();
     assert!(unlisted.is_empty(), "add these to the list: {unlisted:?}");
