@@ -101,7 +101,8 @@ fn the_measured_baseline_has_the_bits_of_heterofl() {
         let [baseline, _] = options.strategies();
         let config = options.config(&baseline, fleet.devices.len());
         let mut never = Box::pin(future::pending());
-        let (reports, _) = block_on(federation::run(&config, &fleet, Box::new(|_| {}), &mut never)).unwrap();
+        let (reports, _) =
+            block_on(federation::run(&config, &fleet, None, Box::new(|_| {}), &mut never)).unwrap();
         let scores = |report: &RoundReport| {
             let losses = report.devices.iter().flat_map(|line| [line.test_loss, Some(line.loss_before)]);
             losses.map(|loss| loss.unwrap().to_bits()).collect::<Vec<_>>()
