@@ -136,7 +136,7 @@ fn a_regression_with_unscaled_targets_ends_with_e56_and_the_advice_to_scale() {
     assert!(output.contains("E56") && output.contains("`price` of [data] has no scaling"), "{output}");
     drop(devices);
     let status = gateway.status().unwrap();
-    assert!(status["committed"].as_u64().unwrap() <= 10, "{status}");
+    assert!(status["committed"].as_u64().unwrap() < 30, "the run has 30 rounds: {status}");
     assert_eq!(status["last_round"]["kept"], 56);
     let table = Process::start("status", "gateway", &["status", "--dir", &gateway.text("gw")]).succeed();
     assert!(table.contains("training diverges"), "{table}");

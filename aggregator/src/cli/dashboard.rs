@@ -12,7 +12,7 @@ use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::{Value, json};
 use strategies::Registry;
 
-use super::{Format, place::Place, print, say, serve::stop_signal};
+use super::{Format, examples, place::Place, print, say, serve::stop_signal};
 use crate::http::{
     DashboardStart,
     access::{Accounts, Role},
@@ -37,13 +37,14 @@ pub(super) struct DashboardArgs {
 #[derive(Subcommand, Debug)]
 enum DashboardCommand {
     /// Accounts of the dashboard
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::DASHBOARD)]
     User(UserCommand),
 }
 
 #[derive(Subcommand, Debug)]
 enum UserCommand {
     /// Add an account; the password is the first line of standard input, or asked for on a terminal
+    #[command(after_help = examples::DASHBOARD)]
     Add {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -54,6 +55,7 @@ enum UserCommand {
         name: String,
     },
     /// Remove an account; its sessions end at once
+    #[command(after_help = examples::DASHBOARD)]
     Remove {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -62,6 +64,7 @@ enum UserCommand {
         name: String,
     },
     /// List accounts
+    #[command(after_help = examples::DASHBOARD)]
     List {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,

@@ -96,6 +96,7 @@ pub(super) const DASHBOARD: &str = "\
 Examples:
   fairtier gateway dashboard --dir gateway                         look at a run that is stopped or finished
   fairtier gateway dashboard --dir gateway --listen 127.0.0.1:9000
+  fairtier gateway dashboard user --help
   fairtier gateway dashboard user add --dir gateway ann --role operator   asks for a password
   fairtier gateway dashboard user list --dir gateway
   fairtier gateway dashboard user remove --dir gateway ann";
