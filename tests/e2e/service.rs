@@ -19,7 +19,7 @@ use fleet::{
 use serde_json::Value;
 
 const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
-const ROUNDS: u64 = 60;
+const ROUNDS: u64 = 300;
 
 fn config() -> String {
     format!(
