@@ -6,10 +6,10 @@
 //! | [`listener`] | sockets, TLS, and limits for slow and greedy clients |
 //! | [`metrics`] | figures for monitors, and whether the gateway works |
 //! | `headers` | what every answer carries, and which hosts may be named |
-//! | [`access`] | accounts, sessions, limits for guessing |
+//! | `access` | accounts, sessions, limits for guessing |
 //! | `history`, `members`, `view` | what pages show: the files of the run, its members, its present state |
 //! | `pages`, `alerts` | the pages themselves |
-//! | [`dashboard`] | the routes |
+//! | `dashboard` | the routes |
 
 use std::net::SocketAddr;
 

@@ -5,7 +5,7 @@
 //! | [`DataSet`], [`Records`] | samples of training and test, with their groups and natural clients | `set`, `records` |
 //! | [`DeviceShard`] | one device's samples of a shared data set | `shard` |
 //! | [`known`] | every set by name: where its files are searched, what is missing, how it is loaded | `known` |
-//! | [`OwnData`] | files of one's own, read as devices read them | `own` |
+//! | `OwnData` | files of one's own, read as devices read them | `own` |
 //! | owners | a file that says which device has which sample | `owners` |
 //! | `Overview` | the content of a set in numbers | `overview` |
 //! | images | IDX (MNIST and relatives), CIFAR-10 binary | `images` |
