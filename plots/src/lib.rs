@@ -17,7 +17,7 @@
 //! use fairtier_plots::{lines::{LineSeries, Lines, Point}, markup::el};
 //!
 //! let points = [(1.0, 2.3), (2.0, 1.1)].map(|(x, mean)| Point { x, mean, std: 0.0 }).to_vec();
-//! let lines = vec![LineSeries { index: 0, name: "cam <1>", points }];
+//! let lines = vec![LineSeries { index: 0, name: "cam <1>", scales: true, points }];
 //! let plot = Lines { title: "Loss".into(), what: "mean loss", log: false, lines, levels: vec![] };
 //! let page = el("main").with(plot.draw(None)).to_string();
 //! assert!(page.starts_with("<main><svg") && page.contains("cam &lt;1&gt;"));
