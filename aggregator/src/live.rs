@@ -1,7 +1,7 @@
 //! What happens in a run right now, for pages and metrics: a snapshot of the Coordinator, made when someone looks.
 //!
 //! Readers share a snapshot for [`FRESH`], so the Coordinator's lock is held for a copy of its names a few times a second at
-//! most, however many look. Nobody looks: nothing is done.
+//! most, however many look. Without a viewer, nothing is done.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
