@@ -11,7 +11,7 @@ use strategies::registry::Registry;
 use crate::{
     config::Config,
     run::{PreparedRun, Run},
-    runs,
+    runs, scales,
     status::is_serving,
 };
 
@@ -133,6 +133,11 @@ fn check_config(report: &mut CheckReport, dir: &Path) -> Option<Config> {
     match Config::load(&path) {
         Ok(config) => {
             report.ok("configuration", format!("{name}: all keys are known and their values possible"));
+            if let Some((what, remedy)) =
+                scales::weakness(&config).filter(|_| !dir.join("scales.json").exists())
+            {
+                report.warn("configuration", what, remedy);
+            }
             Some(config)
         }
         Err(error) => {
