@@ -266,6 +266,10 @@ impl ClientDriver<'_> {
             Event::Refused(refusal) if !is_passing(refusal.code) => return Err(TurnError::Refused(refusal)),
             Event::Refused(refusal) => warn!("refused: {}", refusal.code),
             Event::Finished { round } => {
+                // Final scores have the number of the round that would follow.
+                if self.last_round > Some(round) {
+                    self.end.rounds = self.end.rounds.saturating_sub(1);
+                }
                 info!(round, "run is over");
                 self.end.finished = true;
                 return Ok(true);

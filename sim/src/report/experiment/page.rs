@@ -204,7 +204,7 @@ fn diverged(experiment: &ExperimentDigest) -> Option<Element> {
             .class("note")
             .set("role", "note")
             .with(el("strong").text(
-                "Runs diverged: their loss is not finite, or more than ten times that of the start. Plots have the \
+                "Runs diverged: their loss is not finite, or more than ten times that of the start, or no update was finite. Plots have the \
                  scale of the others. Lower training.lr, or scale the inputs.",
             ))
             .with(el("ul").all(diverged.iter().map(|line| el("li").text(line))))

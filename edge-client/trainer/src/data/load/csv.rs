@@ -305,6 +305,19 @@ mod tests {
     }
 
     #[test]
+    fn other_encodings_are_named_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.csv");
+        for (bytes, place) in
+            [(&b"1,2,0\n1,\xe4,0\n"[..], ":2: column 2"), (b"\xff\xfe1\0,\0", ":1: column 1")]
+        {
+            fs::write(&path, bytes).unwrap();
+            let error = read(&dir, &path, &CsvOptions::default()).unwrap_err();
+            assert!(error.contains(place) && error.contains("save the file as UTF-8"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_attribute_is_not_a_feature() {
         let load = |text: &str, attribute: &str, count: u32| {
             let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::{
     cell::{excerpt, has_decimal_comma},
     survey::{Moments, NumberRange},
 };
-use crate::data::load::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError};
+use crate::data::load::{BoundedFile, CsvRow, CsvRows, Format, LIMIT, LoadError};
 
 mod write;
 
@@ -48,6 +48,10 @@ pub struct Proposal {
 pub enum ProposeError {
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(
+        "{}: a schema is proposed for CSV files only; the page \"Your own data\" shows [data] for arrays and images", .0.display()
+    )]
+    Format(PathBuf),
     #[error("there is no column `{0}`; its columns are {1}")]
     NoLabel(String, String),
     #[error("column `{0}` cannot be the label: {1}")]
@@ -66,6 +70,9 @@ pub enum ProposeError {
 impl Schema {
     /// Reads a CSV file and proposes what its columns mean.
     pub fn propose(path: &Path, options: &ProposeOptions) -> Result<Proposal, ProposeError> {
+        if Format::of(path)? != Format::Csv {
+            return Err(ProposeError::Format(path.to_owned()));
+        }
         let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
         let mut columns: Vec<Content> = Vec::new();
         let (mut header, mut first, mut count) = (None, 0, 0);

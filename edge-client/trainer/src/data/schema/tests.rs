@@ -459,6 +459,17 @@ fn a_proposed_mean_does_not_depend_on_the_file() {
     assert_eq!(row.features, [0.0, 2.0]);
 }
 
+#[test]
+fn arrays_and_images_get_no_proposal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.npz");
+    fs::write(&file, b"PK").unwrap();
+    for path in [dir.path(), &file] {
+        let error = Schema::propose(path, &ProposeOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("for CSV files only"), "{error}");
+    }
+}
+
 mod arrays {
     use common::npy::{Array, Data, write_archive};
 
