@@ -135,5 +135,12 @@ fn a_device_that_stays_connected_reads_its_file_by_the_schema_of_the_next_run() 
         (status["committed"].as_u64() >= Some(2)).then_some(())
     });
     assert!(follows.is_running());
-    drop(serving);
+    serving.process.terminate();
+    serving.process.succeed();
+    // Within a run the schema stays, which is known before the gateway starts.
+    fs::write(second.join("fairtier.toml"), config("{ min = 800, max = 1100 }", 1_000_000, 1)).unwrap();
+    for args in [&["check", "--format", "json"][..], &["serve"]] {
+        let output = Process::start(args[0], "gateway", &[args, &["--dir", &dir]].concat()).fail();
+        assert!(output.contains("[data] is not that of the stored run"), "{args:?}: {output}");
+    }
 }

@@ -232,6 +232,8 @@ fn a_model_with_other_weights_is_another_run() {
     let output = gateway.serve_in_vain();
     let next = "other initial weights, so it is another run: begin it with `fairtier gateway run new NAME`";
     assert!(output.contains("E16") && output.contains(next), "{output}");
+    let found = start(&gateway, &["check", "--format", "json"]).fail();
+    assert!(found.contains("\"problem\"") && found.contains("other initial weights"), "{found}");
     // As it says.
     command(&gateway, &["run", "new", "other"]);
     let serving = gateway.serve(&address, &[]);
