@@ -46,13 +46,14 @@ fn header(digest: &Digest) -> Element {
     } else {
         "Claims of papers on fair federated learning, and our results.".to_owned()
     };
+    let ratio = if digest.sources.is_empty() { "" } else { " Ratio is ours to published." };
     el("header")
         .with(el("h1").text("Experiments"))
         .with(el("p").class("lead").text(lead))
-        .with(el("p").class("soft").text(
+        .with(el("p").class("soft").text(format_args!(
             "± is the standard deviation over seeds (divisor runs − 1). Losses in nats; variances over devices have \
-             divisor N, those of accuracy in percent squared. Ratio is ours to published.",
-        ))
+             divisor N, those of accuracy in percent squared.{ratio}",
+        )))
 }
 
 fn cards(digest: &Digest) -> Element {
