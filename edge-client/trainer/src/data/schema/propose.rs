@@ -70,7 +70,8 @@ pub enum ProposeError {
 impl Schema {
     /// Reads a CSV file and proposes what its columns mean.
     pub fn propose(path: &Path, options: &ProposeOptions) -> Result<Proposal, ProposeError> {
-        if Format::of(path)? != Format::Csv {
+        // A name without a known extension may be that of a CSV file.
+        if Format::of(path).is_ok_and(|format| format != Format::Csv) {
             return Err(ProposeError::Format(path.to_owned()));
         }
         let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;

@@ -468,6 +468,9 @@ fn arrays_and_images_get_no_proposal() {
         let error = Schema::propose(path, &ProposeOptions::default()).unwrap_err().to_string();
         assert!(error.contains("for CSV files only"), "{error}");
     }
+    let plain = dir.path().join("samples");
+    fs::write(&plain, "x,y\n1,a\n2,b\n").unwrap();
+    assert_eq!(Schema::propose(&plain, &ProposeOptions::default()).unwrap().rows, 2);
 }
 
 mod arrays {
