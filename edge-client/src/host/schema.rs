@@ -74,14 +74,18 @@ impl SchemaLink<'_> {
         ToldSchema::of(&self.ask(&SchemaQuestion::default()).await?)
     }
 
-    /// Whether samples that were read in this way suit the run that the gateway serves. A gateway that does not answer may be of a
-    /// version without schemas.
+    /// Whether samples that were read in this way suit the run that the gateway serves. A gateway of a version without schemas
+    /// does not speak their protocol.
     pub(super) async fn suits(&self, read_by: ReadBy<'_>) -> Result<bool, SchemaLinkError> {
         if read_by == ReadBy::Unknown {
             return Ok(true);
         }
-        let link = SchemaLink { give_up_after: Some(COMPARE), ..*self };
-        Ok(match (link.schema().await?, read_by) {
+        let told = match self.ask_once(&SchemaQuestion::default()).await? {
+            Ok(answer) => ToldSchema::of(&answer)?,
+            Err(error) if error.is_other_protocol() => None,
+            Err(_) => SchemaLink { give_up_after: Some(COMPARE), ..*self }.schema().await?,
+        };
+        Ok(match (told, read_by) {
             (None, _) | (_, ReadBy::Unknown) => true,
             (Some(_), ReadBy::NoSchema) => false,
             (Some(told), ReadBy::Schema(used)) => told.scaled.as_ref().unwrap_or(&told.schema) == used,
