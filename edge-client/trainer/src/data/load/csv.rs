@@ -311,9 +311,9 @@ mod tests {
     fn other_encodings_are_named_with_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data.csv");
-        for (bytes, place) in
-            [(&b"1,2,0\n1,\xe4,0\n"[..], ":2: column 2"), (b"\xff\xfe1\0,\0", ":1: column 1")]
-        {
+        let latin: &[u8] = b"1,2,0\n1,\xe4,0\n";
+        let utf_16: &[u8] = b"\xff\xfe1\0,\0";
+        for (bytes, place) in [(latin, ":2: column 2"), (utf_16, ":1: column 1")] {
             fs::write(&path, bytes).unwrap();
             let error = read(&dir, &path, &CsvOptions::default()).unwrap_err();
             assert!(error.contains(place) && error.contains("save the file as UTF-8"), "{error}");

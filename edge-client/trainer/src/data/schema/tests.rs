@@ -397,7 +397,7 @@ fn proposals_find_header_and_task() {
 /// Samples without a header began with words, and the first one was taken for the names of columns.
 #[test]
 fn a_sample_is_not_taken_for_a_header() {
-    let lines = "1,press,idle\n2,lathe,busy\n3,press,busy\n";
+    let lines = "1,press,idle\n2,lathe,busy\n3,press,idle\n";
     let error = propose(lines, &ProposeOptions::default()).unwrap_err();
     assert!(
         error.contains("data.csv:1: the first line may be a header") && error.contains("`press`"),
