@@ -11,7 +11,7 @@ use strategies::registry::Registry;
 use crate::{
     config::Config,
     run::{PreparedRun, Run},
-    runs,
+    runs, scales,
     status::is_serving,
 };
 
@@ -111,7 +111,7 @@ pub fn check(registry: &Registry, dir: &Path, addresses: Addresses) -> CheckRepo
     let prepared = config.as_ref().and_then(|config| check_run(&mut report, registry, config));
     if let (Some(config), Some(prepared)) = (&config, &prepared) {
         report.tiers = cost::of(config, prepared);
-        store::check(&mut report, dir, &own, prepared, serving);
+        store::check(&mut report, dir, &own, (config, prepared), serving);
     }
     let members = identity::check(&mut report, dir);
     disk::check(&mut report, &own, config.as_ref(), members);
@@ -133,6 +133,11 @@ fn check_config(report: &mut CheckReport, dir: &Path) -> Option<Config> {
     match Config::load(&path) {
         Ok(config) => {
             report.ok("configuration", format!("{name}: all keys are known and their values possible"));
+            if let Some((what, remedy)) =
+                scales::weakness(&config).filter(|_| !dir.join("scales.json").exists())
+            {
+                report.warn("configuration", what, remedy);
+            }
             Some(config)
         }
         Err(error) => {

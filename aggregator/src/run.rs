@@ -24,6 +24,7 @@ mod saved;
 pub use error::RunError;
 use model::{check_fixed_tiers, check_schema};
 pub use model::{open_graph, open_method, open_model};
+pub(crate) use saved::expect_same;
 pub use saved::fingerprint;
 
 /// A Coordinator and the worker that carries out what it asks for.

@@ -24,6 +24,10 @@ use common::{
 use serde::{Deserialize, Serialize};
 use trainer::data::schema::{DecodeError, Schema, TextError};
 
+use crate::config::Config;
+
+/// With fewer devices, a median is no bound on what one of them can do.
+const LEAST: usize = 3;
 /// Normal numbers deviate by this much more than their median distance from the median.
 const NORMAL: f64 = 1.4826;
 
@@ -135,6 +139,19 @@ impl FleetSchema {
     }
 }
 
+/// What an operator should know before a fleet of this configuration agrees on its scale: the finding, and the remedy.
+pub(crate) fn weakness(config: &Config) -> Option<(String, String)> {
+    let schema = config.schema().ok().flatten()?;
+    let (column, devices) = (schema.fleet_columns().next()?, config.run.min_devices);
+    (devices < LEAST).then(|| {
+        let what = format!(
+            "run.min_devices = {devices}: so few devices decide the scale of `{column}` and other columns with scaling = \"fleet\", \
+             and one that lies can choose it"
+        );
+        (what, format!("set run.min_devices to {LEAST} or more before the first device joins"))
+    })
+}
+
 fn usable(scale: &ColumnScale) -> bool {
     scale.mean.is_finite() && scale.deviation.is_finite() && scale.deviation >= 0.0
 }
@@ -219,6 +236,26 @@ mod tests {
         let apart = scale(&[(0.0, 1.0), (50.0, 1.0), (100.0, 1.0)]);
         assert!(apart.mean == 50.0 && apart.deviation > 50.0, "{apart:?}");
         assert_eq!(scale(&[(3.0, 0.0), (3.0, 0.0)]), ColumnScale { mean: 3.0, deviation: 1.0 });
+    }
+
+    #[test]
+    fn few_devices_are_a_weakness() {
+        let of = |devices: usize, scaling: &str| {
+            weakness(
+                &Config::parse(&format!(
+                    "run = {{ min_devices = {devices} }}\ndata = {{ task = \"regression\", columns = [\
+                     {{ name = \"x\", type = \"number\", scaling = {scaling} }}, {{ name = \"y\", type = \"target\" }}] }}"
+                ))
+                .unwrap(),
+            )
+        };
+        assert!(
+            of(2, "\"fleet\"")
+                .unwrap()
+                .0
+                .contains("run.min_devices = 2: so few devices decide the scale of `x`")
+        );
+        assert_eq!((of(3, "\"fleet\""), of(1, "\"none\"")), (None, None));
     }
 
     #[test]

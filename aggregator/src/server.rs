@@ -41,7 +41,7 @@ use crate::{
     quic::{self, QuicError},
     run::{Run, RunEnvironment, RunError},
     runs::{self, RunName, RunsError},
-    scales::{FleetSchema, ScalesError},
+    scales::{self, FleetSchema, ScalesError},
     status,
     store::{DiskStore, Options, StoreError},
     worker::{Observer, RoundWorker, TargetFile, WorkerError},
@@ -131,7 +131,11 @@ impl Server {
             );
         }
         let fleet = config.schema().map_err(RunError::from)?;
-        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &own.join("scales.json"))?);
+        let scales = own.join("scales.json");
+        if let Some((what, remedy)) = scales::weakness(config).filter(|_| !scales.exists()) {
+            warn!("{what}; {remedy}");
+        }
+        let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &scales)?);
         let store = Box::new(DiskStore::open(&own.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let rounds = own.join("rounds");

@@ -10,7 +10,7 @@ use crate::{
     Event, Profile,
     data::{Shard, VecShard, schema::Schema},
     host::{
-        Client, Identity, PrivateFile, SampleSource, SaveModel, WatchedFiles,
+        Client, ClientError, Identity, PrivateFile, ReadBy, SampleSource, SaveModel, WatchedFiles,
         args::{BudgetArgs, DataArgs, PrivacyArgs},
         enrol::{self, EnrolError, Token},
         privacy::spent_file,
@@ -239,9 +239,25 @@ fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Resu
 }
 
 fn run(args: &RunArgs) -> Result<()> {
-    let schema = agreed::schema(args)?;
-    let files = args.data.files().into_iter().chain(args.validation_csv.clone()).collect();
-    let samples = WatchedFiles::load(files, || shard(args, schema.as_ref()))?;
+    loop {
+        let ended = run_with(args, agreed::schema(args)?.as_ref());
+        let other = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(ClientError::OtherSchema));
+        if !args.data.asks_gateway() || !ended.as_ref().is_err_and(other) {
+            return ended;
+        }
+        tracing::info!("the run reads files by another schema; samples are read again");
+    }
+}
+
+/// Takes part with samples that are read by this schema.
+fn run_with(args: &RunArgs, schema: Option<&Schema>) -> Result<()> {
+    let files: Vec<PathBuf> = args.data.files().into_iter().chain(args.validation_csv.clone()).collect();
+    let read_by = match schema {
+        Some(schema) => ReadBy::Schema(schema),
+        None if files.is_empty() => ReadBy::Unknown,
+        None => ReadBy::NoSchema,
+    };
+    let samples = WatchedFiles::load(files, || shard(args, schema))?.read_by(read_by);
     let device = device_name(args)?;
     let identity = Identity::load(&args.identity)?;
     let privacy = args.privacy.beside(&args.identity)?;

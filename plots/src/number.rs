@@ -5,6 +5,8 @@ pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
     }
+    // Rounding errors are nothing.
+    let value = if value.abs() < 5e-10 { 0.0 } else { value };
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (2 - magnitude).clamp(0, 9) as usize;
     format!("{value:.decimals$}")
@@ -66,6 +68,7 @@ mod tests {
             (0.001_234_5, "0.00123"),
             (123.45, "123"),
             (0.0, "0.00"),
+            (1e-17, "0.00"),
             (f64::NAN, "–"),
             (f64::INFINITY, "–"),
         ];

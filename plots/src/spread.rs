@@ -13,8 +13,10 @@ const LEFT: f64 = 210.0;
 const TOP: f64 = 12.0;
 const LANE: f64 = 6.0;
 const GAP: f64 = 12.0;
-/// Letters that fit into the margin.
+/// Letters that fit into one of the two lines of a name in the margin.
 const LETTERS: usize = 28;
+/// Distance of the two lines.
+const LEADING: f64 = 14.0;
 /// Letters that fit however wide they are.
 const FREE_LETTERS: usize = 14;
 
@@ -69,21 +71,34 @@ pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
         .with(frame.name_x(what))
 }
 
-/// The name, shortened and squeezed to fit the margin.
+/// The name on one line or two, squeezed to fit the margin.
 fn name(name: &str, y: f64) -> Element {
-    let letters = name.chars().count();
-    let short = if letters > LETTERS {
-        name.chars().take(LETTERS - 1).chain(['…']).collect()
-    } else {
-        name.to_owned()
+    let lines = divide(name);
+    let first = y - LEADING * (lines.len() as f64 - 1.0) / 2.0;
+    let label = |(at, line): (usize, &String)| {
+        let label = text(LEFT - 8.0, first + LEADING * at as f64, "end", line).class("row");
+        match line.chars().count() > FREE_LETTERS {
+            true => label.at("textLength", LEFT - 16.0).set("lengthAdjust", "spacingAndGlyphs"),
+            false => label,
+        }
     };
-    let label = text(LEFT - 8.0, y, "end", &short).class("row");
-    let label = if letters > FREE_LETTERS {
-        label.at("textLength", LEFT - 16.0).set("lengthAdjust", "spacingAndGlyphs")
-    } else {
-        label
+    el("g").all(lines.iter().enumerate().map(label)).hint(name)
+}
+
+/// Divides a long name at the last space that leaves room. What then does not fit into two lines is cut off.
+fn divide(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= LETTERS {
+        return vec![name.to_owned()];
+    }
+    let at = letters[..=LETTERS].iter().rposition(|letter| *letter == ' ').filter(|at| *at > 0);
+    let rest = at.map_or(LETTERS, |at| at + 1);
+    let first = letters[..at.unwrap_or(LETTERS)].iter().collect();
+    let second = match letters[rest..].len() > LETTERS {
+        true => letters[rest..].iter().take(LETTERS - 1).chain(&['…']).collect(),
+        false => letters[rest..].iter().collect(),
     };
-    label.hint(name)
+    vec![first, second]
 }
 
 fn shape(row: &SpreadRow<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
@@ -133,6 +148,17 @@ mod tests {
     }
 
     #[test]
+    fn long_names_have_two_lines() {
+        assert_eq!(divide("FedAvg"), ["FedAvg"]);
+        let two = divide("calm: FedAvg of all three makers, without any weights");
+        assert_eq!(two, ["calm: FedAvg of all three", "makers, without any weights"]);
+        let lines = divide(&"x".repeat(80));
+        assert_eq!((lines[0].len(), lines[1].chars().count()), (LETTERS, LETTERS));
+        assert!(lines[1].ends_with('…'));
+        assert!(divide(&format!("é {}", "ä".repeat(40))).iter().all(|line| line.chars().count() <= LETTERS));
+    }
+
+    #[test]
     fn every_device_is_a_dot() {
         let row = SpreadRow {
             index: 0,
@@ -145,7 +171,7 @@ mod tests {
         assert!(edge.contains(">2</text>") && !edge.contains("e30</text>"), "{edge}");
         let text = spread("loss", &[row]).to_string();
         assert_eq!(text.matches("class=\"device").count(), 2);
-        assert!(text.contains('…') && !text.contains("NaN"));
+        assert!(!text.contains('…') && !text.contains("NaN"));
         assert!(spread("loss", &[]).to_string().starts_with("<svg"));
     }
 }

@@ -34,6 +34,11 @@ pub fn experiment(name: &str, quiet: bool) -> impl FnMut(RunEvent) + use<> {
                     bar.set_length(all);
                 }
             }
+            // Also when progress is not wanted.
+            RunEvent::Note(note) => match &bar {
+                Some(bar) => bar.suspend(|| eprintln!("note: {note}")),
+                None => eprintln!("note: {note}"),
+            },
             RunEvent::Unit { label, seed } => unit = format!("{label}, seed {seed}"),
             RunEvent::Round => done += 1,
             RunEvent::Written(path) if !quiet && bar.is_none() => eprintln!("wrote {}", path.display()),

@@ -119,6 +119,11 @@ fn a_regression_with_scaled_targets_reports_errors_in_their_unit() {
     let (dir, model, test) = (gateway.text("gw"), gateway.text("lab.onnx"), gateway.text("test.csv"));
     let table = Process::start("status", "gateway", &["status", "--dir", &dir]).succeed();
     assert!(table.contains("tier all: MAE ") && table.contains(", R2 0.9"), "{table}");
+    let follow = Process::start("follow", "gateway", &["status", "--dir", &dir, "--follow"]).succeed();
+    assert!(
+        follow.contains("  MAE ") && follow.contains("final scores: loss") && !follow.contains("accuracy"),
+        "{follow}"
+    );
     let history =
         Process::start("history", "gateway", &["history", "--dir", &dir, "--format", "csv"]).succeed();
     assert!(history.lines().next().unwrap().contains("mae,r2"), "{history}");

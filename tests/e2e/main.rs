@@ -13,6 +13,7 @@
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
 //! | `file_permissions` | who may read files, and how much of a file is read |
+//! | `fleet_schema` | a scale that one device moves, and samples that are not read by the schema of the run |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
 //! | `fuzz_corpus` | seeds of the fuzz targets |
 //! | `handshake_flood` | floods of handshakes, from one address and from many |
@@ -58,6 +59,7 @@ mod exchanges;
 mod exported_models;
 mod fairness_target;
 mod file_permissions;
+mod fleet_schema;
 mod forged_refusals;
 mod fuzz_corpus;
 mod handshake_flood;

@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, fs};
 
-use fleet::{gateway::Gateway, process::Process};
+use fleet::{
+    gateway::Gateway,
+    process::{Process, beside},
+};
 use serde_json::Value;
 
 const CONFIG: &str = r#"
@@ -74,6 +77,10 @@ fn words_are_predicted_for_rows_without_labels() {
     };
     assert_eq!(words(&scored), words(&found));
     assert!(scored["accuracy"].as_f64().unwrap() > 0.8, "{scored}");
+    // The slim client says the same.
+    let args = ["predict", "--model", &model, "--data", &gateway.text("new.csv"), "--format", "json"];
+    let slim = Process::start_program("slim", &beside("fairtier-client"), &args).succeed();
+    assert_eq!(json(&slim), found);
     let csv = predict(&model, &gateway.text("test.csv"), "csv");
     assert!(csv.contains("sample,predicted,p_idle,p_busy,label"), "{csv}");
     assert!(csv.contains("accuracy 0.") || csv.contains("accuracy 1."), "{csv}");

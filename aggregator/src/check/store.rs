@@ -4,23 +4,39 @@ use std::path::Path;
 
 use super::CheckReport;
 use crate::{
-    run::{PreparedRun, fingerprint},
-    store::{DiskStore, StoreError},
+    config::Config,
+    run::{PreparedRun, expect_same, fingerprint},
+    store::{DiskStore, StoreError, weights_digest},
 };
 
 const ABOUT: &str = "run";
 
 /// `own`: the directory of the active run.
-pub(super) fn check(report: &mut CheckReport, dir: &Path, own: &Path, prepared: &PreparedRun, serving: bool) {
+pub(super) fn check(
+    report: &mut CheckReport,
+    dir: &Path,
+    own: &Path,
+    (config, prepared): (&Config, &PreparedRun),
+    serving: bool,
+) {
     if serving {
         return report.ok(ABOUT, "a server runs in this directory and has the store open");
     }
     let shown = dir.display();
-    match DiskStore::committed_with(&own.join("store"), &fingerprint(&prepared.model)) {
+    match DiskStore::saved(&own.join("store"), &fingerprint(&prepared.model)) {
         Ok(None) => report.ok(ABOUT, "none has begun; `serve` begins one"),
-        Ok(Some(committed)) => {
-            report.ok(ABOUT, format!("{committed} rounds are committed; `serve` goes on with the next one"));
-        }
+        Ok(Some(saved)) => match expect_same(&saved, config, weights_digest(&prepared.initial)) {
+            Ok(()) => {
+                let committed = saved.next_round.saturating_sub(1);
+                let what = format!("{committed} rounds are committed; `serve` goes on with the next one");
+                report.ok(ABOUT, what);
+            }
+            Err(error) => {
+                let remedy =
+                    "restore the stored run's, or begin another run with `fairtier gateway run new NAME`";
+                report.problem(ABOUT, error, remedy);
+            }
+        },
         Err(error @ StoreError::OtherModel { .. }) => {
             let remedy = "restore model.source and model.tiers of the stored run, or begin another run with `fairtier gateway run new NAME`";
             report.problem(ABOUT, error, remedy);

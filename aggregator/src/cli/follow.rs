@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::Result;
-use coordinator::report::history::HistoryRow;
+use coordinator::report::history::{COLUMNS, HistoryRow};
 use serde_json::{Value, json};
 
 use super::{Format, place::Place, print, serve::stop_signal};
@@ -148,9 +148,13 @@ impl Follower<'_> {
             let _ = writeln!(text, "{event}");
             return;
         }
-        let figure =
-            |what: &str| last[what]["mean"].as_f64().map_or("-".to_owned(), |value| format!("{value:.4}"));
-        let _ = writeln!(text, "final scores: loss {}, accuracy {}", figure("loss"), figure("accuracy"));
+        let number = |value: &Value| value.as_f64().map_or("-".to_owned(), |value| format!("{value:.4}"));
+        let mean = |what: &Value| number(&what["mean"]);
+        let scores = match &last["errors"] {
+            Value::Null => format!("accuracy {}", mean(&last["accuracy"])),
+            errors => format!("MAE {}, R2 {}", mean(&errors["mae"]), number(&errors["r2"])),
+        };
+        let _ = writeln!(text, "final scores: loss {}, {scores}", mean(&last["loss"]));
         text.push_str(&super::status::show_best(status));
         let _ = writeln!(text, "the run is over after {} rounds", status["committed"]);
     }
@@ -163,11 +167,12 @@ fn last_round(store: &Path) -> Result<Option<u32>> {
 }
 
 fn show_row(text: &mut String, row: &HistoryRow) {
-    let cell = |name: &str| {
-        let at = coordinator::report::history::COLUMNS.iter().position(|(column, ..)| *column == name);
-        at.and_then(|at| Some((row.cells[at]?, coordinator::report::history::COLUMNS[at].2)))
-            .map_or("-".to_owned(), |(value, digits)| format!("{value:.digits$}"))
+    let value = |name: &str| {
+        let at = COLUMNS.iter().position(|(column, ..)| *column == name)?;
+        let (value, digits) = (row.cells[at]?, COLUMNS[at].2);
+        Some(format!("{value:.digits$}"))
     };
+    let cell = |name: &str| value(name).unwrap_or("-".to_owned());
     if let Some(change) = row.change() {
         let _ = writeln!(text, "changed before round {}: {change}", cell("round"));
     }
@@ -176,15 +181,20 @@ fn show_row(text: &mut String, row: &HistoryRow) {
         .iter()
         .map(|loss| loss.map_or("-".to_owned(), |loss| format!("{loss:.4}")))
         .collect();
+    let scores = match value("mae") {
+        Some(mae) => format!("MAE {mae}  R2 {}", cell("r2")),
+        None => format!("accuracy {}", cell("accuracy")),
+    };
+    // Why the model of the round is not used.
+    let kept = value("kept").map_or(String::new(), |code| format!("  refused: E{code}"));
     let best = row.best.as_ref().map_or("-".to_owned(), |best| best.round.to_string());
     let _ = writeln!(
         text,
-        "round {}  devices {}  loss {} (tiers {})  accuracy {}  best {best}  {}",
+        "round {}  devices {}  loss {} (tiers {})  {scores}  best {best}  {}{kept}",
         cell("round"),
         cell("devices"),
         cell("loss"),
         tiers.join(" "),
-        cell("accuracy"),
         row.times[1].as_deref().unwrap_or("-")
     );
     if let Some(stopped) = &row.stopped {

@@ -87,7 +87,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
         let monitor = args.monitor.bind(&config).await?;
         let observer = monitor.as_ref().map(Monitor::observer);
         let server =
-            Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir, &config))?;
+            Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir, &own, &config))?;
         let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
@@ -122,7 +122,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
         if let Some(manager) = &mut manager {
             manager.stopping();
         }
-        server.stop().await.map_err(|failed| advise(failed, dir, &config))?;
+        server.stop().await.map_err(|failed| advise(failed, dir, &own, &config))?;
         if over && *exit_when_done {
             expect_training(&own, dir)?;
         }
@@ -178,7 +178,7 @@ fn expect_convergence(own: &Path, dir: &Path, config: &Config) -> Result<()> {
     }
     // The scores have the number of the round that would follow.
     let before = round.saturating_sub(2);
-    let (code, slower, dir) = (Code::Diverged, slower(dir, config), dir.display());
+    let (code, slower, dir) = (Code::Diverged, slower(dir, own, config), dir.display());
     bail!(
         "{code}: the loss of the final model is many times the first one; go back with `fairtier gateway rollback --dir \
          {dir} --to {before}`; {slower}"
@@ -254,12 +254,12 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 }
 
 /// Adds the next step to the error of a run that has stopped.
-fn advise(failed: ServerError, dir: &Path, config: &Config) -> Error {
+fn advise(failed: ServerError, dir: &Path, own: &Path, config: &Config) -> Error {
     let again = match &failed {
         ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
             "free some space, then start again".to_owned()
         }
-        ServerError::Run(RunError::Worker(WorkerError::Diverged { .. })) => slower(dir, config),
+        ServerError::Run(RunError::Worker(WorkerError::Diverged { .. })) => slower(dir, own, config),
         // The error itself states what is affected and what to do.
         ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
         ServerError::Run(RunError::Worker(cause)) => {
@@ -275,10 +275,10 @@ fn advise(failed: ServerError, dir: &Path, config: &Config) -> Error {
 }
 
 /// What to do about divergence: scale what is not scaled, or lower the learning rate.
-fn slower(dir: &Path, config: &Config) -> String {
-    let (dir, lr) = (dir.display(), config.training.lr);
+fn slower(dir: &Path, own: &Path, config: &Config) -> String {
+    let (dir, own, lr) = (dir.display(), own.display(), config.training.lr);
     let lower = format!(
-        "lower training.lr = {lr} in {dir}/fairtier.toml, then continue with `fairtier gateway resume --dir {dir}`"
+        "lower training.lr = {lr} in {own}/fairtier.toml, then continue with `fairtier gateway resume --dir {dir}`"
     );
     let Ok(Some(schema)) = config.schema() else {
         return format!(
@@ -292,8 +292,8 @@ fn slower(dir: &Path, config: &Config) -> String {
         return format!("all columns are scaled: {lower}");
     }
     format!(
-        "column {} of [data] has no scaling: if its numbers leave -1 to 1, begin again in another directory with \
-         scaling = \"fleet\"; otherwise {lower}",
+        "column {} of [data] has no scaling: if its numbers leave -1 to 1, begin another run with `fairtier gateway run new \
+         --dir {dir} NAME` and set scaling = \"fleet\" in its [data]; otherwise {lower}",
         open.join(", ")
     )
 }

@@ -31,6 +31,16 @@ pub(super) fn reports(store: &dyn Store) -> Result<Vec<RecordedReport>, RunError
     Ok(store.history()?.into_iter().map(read).collect())
 }
 
+/// Fails if the configuration is of another run than the stored one, although the model has the same structure.
+pub(crate) fn expect_same(saved: &SavedRun, config: &Config, weights: u32) -> Result<(), RunError> {
+    if saved.weights.is_some_and(|stored| stored != weights) {
+        return Err(RunError::OtherWeights { source_name: config.model.source.clone() });
+    }
+    // Devices that read their files in another way would undo what the run has learned.
+    let stored = Config::parse(&saved.run.config).ok().and_then(|stored| stored.data);
+    if stored == config.data { Ok(()) } else { Err(RunError::OtherSchema) }
+}
+
 /// The run in the store, or a new one.
 pub(super) fn load_or_begin(
     store: &mut dyn Store,
@@ -41,13 +51,8 @@ pub(super) fn load_or_begin(
     let model = fingerprint(model);
     let weights = weights_digest(&parameters);
     if let Some(saved) = store.load(&model)? {
-        if saved.weights.is_some_and(|stored| stored != weights) {
-            let source = config.model.source.clone();
-            return Err(RunError::OtherWeights { source_name: source });
-        }
-        // Devices that read their files in another way would undo what the run has learned.
-        let stored = Config::parse(&saved.run.config).ok().and_then(|stored| stored.data);
-        return if stored == config.data { Ok(saved) } else { Err(RunError::OtherSchema) };
+        expect_same(&saved, config, weights)?;
+        return Ok(saved);
     }
     let run = RunRecord {
         run: RunId(RandomState::new().hash_one(std::time::SystemTime::now())),

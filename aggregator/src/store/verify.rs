@@ -11,7 +11,7 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use serde::de::IgnoredAny;
 
 use super::{
-    BestModel, DiskStore, KeptModel, ModelFingerprint, Options, RoundRecord, Store, StoreError,
+    BestModel, DiskStore, KeptModel, ModelFingerprint, Options, RoundRecord, SavedRun, Store, StoreError,
     disk::complete,
     extras,
     history::{HistoryLine, SetAside, Walked},
@@ -113,12 +113,10 @@ impl DiskStore {
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
     }
 
-    /// The same; an error if `model` is not the model of the run.
-    pub fn committed_with(dir: &Path, model: &ModelFingerprint) -> Result<Option<u32>, StoreError> {
+    /// A directory's run; an error if `model` is not its model. Changes nothing.
+    pub fn saved(dir: &Path, model: &ModelFingerprint) -> Result<Option<SavedRun>, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
-        let mut store = Self::new(ledger, dir, Options::default());
-        let saved = store.load(model)?;
-        Ok(saved.map(|saved| saved.next_round.saturating_sub(1)))
+        Self::new(ledger, dir, Options::default()).load(model)
     }
 
     /// The kept models of a directory's run and the best of them; `None` if no run has begun. Changes nothing.

@@ -18,6 +18,7 @@ use crate::{
 /// Gets and compares the schema that `--schema` names; none without this option.
 pub(super) fn schema(args: &RunArgs) -> Result<Option<Schema>> {
     let Some(path) = &args.data.schema else { return Ok(None) };
+    args.data.expect_files()?;
     let local = if args.data.asks_gateway() { None } else { Some(read_schema(path)?) };
     // A file that does not fit is reported even if no gateway answers.
     if let Some(local) = local.as_ref().filter(|local| local.fleet_columns().next().is_none()) {

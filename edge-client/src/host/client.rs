@@ -43,6 +43,10 @@ pub enum ClientError {
     Refused { refusal: Refusal },
     #[error("no link to the aggregator for {0:?}; check that it is running and that the address is right")]
     Unreachable(Duration),
+    #[error(
+        "the run reads files by another schema than this device has read its samples by; start the device again with --schema gateway"
+    )]
+    OtherSchema,
     #[error("cannot count answers with noise, so none is sent: {0}")]
     Count(#[from] PrivacyError),
     #[error("{path}: {source}")]
@@ -125,6 +129,7 @@ impl Client {
             backoff: ReconnectBackoff::new(&self.profile.device),
             refusals: Refusals::new(self.leave_after),
             carried: false,
+            compared: None,
         };
         if let Some(path) = &self.spent {
             driver.spent = privacy::load_spent(path)?;

@@ -26,4 +26,4 @@ pub use client::{Client, ClientError, Conclusion, SILENCE, SaveModel};
 pub use identity::{Identity, IdentityError};
 pub use private_file::PrivateFile;
 pub use quic::client_config;
-pub use watch::{SampleSource, WatchedFiles};
+pub use watch::{ReadBy, SampleSource, WatchedFiles};

@@ -38,11 +38,17 @@ pub(super) enum LinkError {
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 /// The alert for a peer that speaks none of our protocols.
 const NO_PROTOCOL: u64 = 0x178;
+const NO_VERSION: &str = "; the server speaks no version of the protocol that this program knows";
 
 impl LinkError {
     /// From an error whose text the peer may have chosen.
     pub(super) fn lost(error: &dyn std::fmt::Display) -> Self {
         Self::Lost(printable(error))
+    }
+
+    /// Whether the server speaks none of the protocols that were offered.
+    pub(super) fn is_other_protocol(&self) -> bool {
+        matches!(self, Self::Lost(reason) if reason.ends_with(NO_VERSION))
     }
 
     /// From an error before the handshake is complete, when an attacker on the path can forge any reason.
@@ -53,7 +59,7 @@ impl LinkError {
             _ => 0,
         };
         let hint = match code {
-            NO_PROTOCOL => "; the server speaks no version of the protocol that this program knows",
+            NO_PROTOCOL => NO_VERSION,
             code if ALERTS.contains(&code) => "; is --server the gateway that made this identity or token?",
             _ => "",
         };

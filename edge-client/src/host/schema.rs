@@ -17,11 +17,15 @@ use super::{
     ReconnectBackoff,
     identity::Identity,
     quic::{self, LinkError},
+    watch::ReadBy,
 };
 use crate::data::schema::{DecodeError, Schema};
 
 /// Time between two questions for a scale that is not agreed on yet.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a device that has joined asks how the run reads files, before it trusts its samples.
+const COMPARE: Duration = Duration::from_secs(30);
 
 /// Why a device gets no schema.
 #[derive(Debug, thiserror::Error)]
@@ -67,16 +71,25 @@ pub struct SchemaLink<'a> {
 impl SchemaLink<'_> {
     /// The schema of the run, if it has one.
     pub async fn schema(&self) -> Result<Option<ToldSchema>, SchemaLinkError> {
-        let answer = self.ask(&SchemaQuestion::default()).await?;
-        if answer.schema.is_empty() {
-            return Ok(None);
+        ToldSchema::of(&self.ask(&SchemaQuestion::default()).await?)
+    }
+
+    /// Whether samples that were read in this way suit the run that the gateway serves. A gateway of a version without schemas
+    /// does not speak their protocol.
+    pub(super) async fn suits(&self, read_by: ReadBy<'_>) -> Result<bool, SchemaLinkError> {
+        if read_by == ReadBy::Unknown {
+            return Ok(true);
         }
-        let schema = Schema::decode(&answer.schema)?;
-        let scaled = match answer.scales.is_empty() {
-            true => None,
-            false => Some(resolve(&schema, &answer.scales)?),
+        let told = match self.ask_once(&SchemaQuestion::default()).await? {
+            Ok(answer) => ToldSchema::of(&answer)?,
+            Err(error) if error.is_other_protocol() => None,
+            Err(_) => SchemaLink { give_up_after: Some(COMPARE), ..*self }.schema().await?,
         };
-        Ok(Some(ToldSchema { schema, scaled }))
+        Ok(match (told, read_by) {
+            (None, _) | (_, ReadBy::Unknown) => true,
+            (Some(_), ReadBy::NoSchema) => false,
+            (Some(told), ReadBy::Schema(used)) => told.scaled.as_ref().unwrap_or(&told.schema) == used,
+        })
     }
 
     /// Tells the gateway what this device's file holds, and waits until the fleet has agreed on its scales.
@@ -143,6 +156,20 @@ impl SchemaLink<'_> {
         };
         let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
         Ok(answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into()))))
+    }
+}
+
+impl ToldSchema {
+    fn of(answer: &SchemaAnswer) -> Result<Option<Self>, SchemaLinkError> {
+        if answer.schema.is_empty() {
+            return Ok(None);
+        }
+        let schema = Schema::decode(&answer.schema)?;
+        let scaled = match answer.scales.is_empty() {
+            true => None,
+            false => Some(resolve(&schema, &answer.scales)?),
+        };
+        Ok(Some(Self { schema, scaled }))
     }
 }
 

@@ -9,7 +9,19 @@ use std::{
 
 use tracing::{info, warn};
 
-use crate::data::{Shard, VecShard};
+use crate::data::{Shard, VecShard, schema::Schema};
+
+/// How samples were read. A client compares it with the schema of every run that it joins.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub enum ReadBy<'a> {
+    /// Not from files, or not known: nothing is compared.
+    #[default]
+    Unknown,
+    /// From files without a schema; a run that has one reads them in another way.
+    NoSchema,
+    /// By this schema, with the scales of the fleet.
+    Schema(&'a Schema),
+}
 
 /// The samples of a device while it runs.
 pub trait SampleSource {
@@ -22,6 +34,11 @@ pub trait SampleSource {
     /// Reads samples again if they have changed; true if [`shard`](Self::shard) returns others now. Called between rounds, with
     /// the number of classes of the model if it has classes.
     fn refresh(&mut self, classes: Option<u32>) -> bool;
+
+    /// How the samples were read.
+    fn read_by(&self) -> ReadBy<'_> {
+        ReadBy::Unknown
+    }
 }
 
 /// Samples that never change.
@@ -39,10 +56,11 @@ impl<S: Shard + ?Sized> SampleSource for &S {
 
 /// Samples of files. A changed file replaces them only if it can be read and has samples of the same shape.
 #[derive(Debug)]
-pub struct WatchedFiles<L> {
+pub struct WatchedFiles<'a, L> {
     files: Vec<PathBuf>,
     load: L,
     shard: VecShard,
+    read_by: ReadBy<'a>,
     /// The files as they were when they were last read, successfully or not.
     seen: Stamp,
 }
@@ -60,7 +78,7 @@ enum ChangeError {
     Empty,
 }
 
-impl<L, E> WatchedFiles<L>
+impl<'a, L, E> WatchedFiles<'a, L>
 where
     L: FnMut() -> Result<VecShard, E>,
     E: Into<Box<dyn Error + Send + Sync>>,
@@ -68,7 +86,13 @@ where
     /// Loads the samples of these files and folders. Without files, they never change.
     pub fn load(files: Vec<PathBuf>, mut load: L) -> Result<Self, E> {
         let seen = Stamp::of(&files);
-        Ok(Self { shard: load()?, files, load, seen })
+        Ok(Self { shard: load()?, files, load, read_by: ReadBy::Unknown, seen })
+    }
+
+    /// Says how `load` reads the files.
+    #[must_use]
+    pub fn read_by(self, read_by: ReadBy<'a>) -> Self {
+        Self { read_by, ..self }
     }
 
     fn reload(&mut self, classes: Option<u32>) -> Result<VecShard, Box<dyn Error + Send + Sync>> {
@@ -78,7 +102,7 @@ where
     }
 }
 
-impl<L, E> SampleSource for WatchedFiles<L>
+impl<L, E> SampleSource for WatchedFiles<'_, L>
 where
     L: FnMut() -> Result<VecShard, E>,
     E: Into<Box<dyn Error + Send + Sync>>,
@@ -87,6 +111,10 @@ where
 
     fn shard(&self) -> &VecShard {
         &self.shard
+    }
+
+    fn read_by(&self) -> ReadBy<'_> {
+        self.read_by
     }
 
     fn refresh(&mut self, classes: Option<u32>) -> bool {
@@ -169,7 +197,9 @@ mod tests {
     use super::*;
     use crate::data::load::{CsvOptions, csv};
 
-    fn watch(file: &Path) -> WatchedFiles<impl FnMut() -> Result<VecShard, Box<dyn Error + Send + Sync>>> {
+    fn watch(
+        file: &Path,
+    ) -> WatchedFiles<'static, impl FnMut() -> Result<VecShard, Box<dyn Error + Send + Sync>>> {
         let path = file.to_owned();
         let load = move || Ok(csv(&path, &CsvOptions::default())?.split(0.25, 0)?);
         WatchedFiles::load(vec![file.into()], load).unwrap()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use trainer::data::{
     DataError, Samples,
     load::{self, LoadError},
-    schema::{self, Kind, ProposeError, ProposeOptions, Schema, Targets, Task},
+    schema::{self, Column, Kind, Proposal, ProposeError, ProposeOptions, Schema, Targets, Task},
 };
 
 use super::{DataSet, Features, Records, SetError};
@@ -82,7 +82,7 @@ struct Part {
 impl OwnData {
     pub fn load(&self) -> Result<DataSet, SetError> {
         self.check()?;
-        let schema = self.resolved()?;
+        let (schema, notes) = self.resolved()?;
         let train = self.read(&self.train, schema.as_ref())?;
         let test = self.test.as_ref().map(|test| self.read(test, schema.as_ref())).transpose()?;
         let test = test.unwrap_or_default();
@@ -101,6 +101,7 @@ impl OwnData {
         }
         set.group_names = groups.to_vec();
         set.client_names = names;
+        set.notes = notes;
         Ok(set)
     }
 
@@ -123,18 +124,27 @@ impl OwnData {
         }
     }
 
-    /// The schema with the column of clients and with the scale of the fleet; `None` if the format needs none.
-    fn resolved(&self) -> Result<Option<Schema>, SetError> {
+    /// The schema with the column of clients and with the scale of the fleet; `None` if the format needs none. And a line for each
+    /// column that a proposed schema does not use.
+    fn resolved(&self) -> Result<(Option<Schema>, Vec<String>), SetError> {
         let path = &self.train.path;
-        let proposed = self.schema.is_none();
+        let (proposed, mut notes) = (self.schema.is_none(), Vec::new());
         let mut schema = match &self.schema {
             Some(schema) => schema.clone(),
             None if self.format == OwnFormat::Csv => {
                 let options = ProposeOptions { label: self.label.clone(), ..ProposeOptions::default() };
                 let fault = |source| OwnError::Propose { path: path.clone(), source };
-                Schema::propose(path, &options).map_err(fault)?.schema
+                let Proposal { schema, remarks, .. } = Schema::propose(path, &options).map_err(fault)?;
+                let columns = schema.columns.iter().zip(&remarks);
+                let unused = columns.filter(|(column, _)| {
+                    column.kind == Kind::Ignored && self.clients.as_ref() != Some(&column.name)
+                });
+                notes.extend(unused.map(|(Column { name, .. }, remark)| {
+                    format!("{}: column `{name}` is no input: {remark}; a schema can use it", path.display())
+                }));
+                schema
             }
-            None => return Ok(None),
+            None => return Ok((None, notes)),
         };
         if schema.task == Task::Regression {
             return Err(OwnError::Regression.into());
@@ -155,17 +165,17 @@ impl OwnData {
                     );
                     return Err(OwnError::Clients { path: path.clone(), problem }.into());
                 }
-                None => schema.columns.push(schema::Column { name: name.clone(), kind: Kind::Ignored }),
+                None => schema.columns.push(Column { name: name.clone(), kind: Kind::Ignored }),
             }
         }
         let fleet: Vec<String> = schema.fleet_columns().map(str::to_owned).collect();
         if fleet.is_empty() {
-            return Ok(Some(schema));
+            return Ok((Some(schema), notes));
         }
         let moments = schema::fleet_moments(path, &schema)?;
         let flat = fleet.iter().zip(&moments).find(|(_, (_, deviation))| *deviation <= 0.0);
         match (flat, schema.with_scales(&moments)) {
-            (None, Some(scaled)) => Ok(Some(scaled)),
+            (None, Some(scaled)) => Ok((Some(scaled), notes)),
             (flat, _) => {
                 let name = flat.map_or(&fleet[0], |(name, _)| name);
                 Err(OwnError::Scale(name.clone()).into())

@@ -27,6 +27,8 @@ pub struct DataSet {
     pub group_names: Vec<String>,
     /// Names of natural clients, or of the values by which a source divides its samples. Empty if there are none.
     pub client_names: Vec<String>,
+    /// What a person should know of how the files were read.
+    pub notes: Vec<String>,
 }
 
 impl DataSet {

@@ -2,7 +2,7 @@
 
 use strategies::Registry;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use super::{
     Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
@@ -36,6 +36,8 @@ pub struct RunOptions {
 pub enum RunEvent {
     /// Number of finished units, of units to run, and of their rounds.
     Begin { there: usize, units: usize, rounds: u64 },
+    /// What a person should know of how files of their own were read. Each is told once.
+    Note(String),
     /// A unit starts: label of its setting, and its seed.
     Unit { label: String, seed: u64 },
     /// A round of the unit is over; the final scores count as a round.
@@ -103,6 +105,11 @@ fn one(
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<UnitResult, ExperimentError> {
     let arranged = cache.arranged(setting, places, seed)?;
+    for note in &arranged.data.notes {
+        if cache.told.insert(note.clone()) {
+            observe(RunEvent::Note(note.clone()));
+        }
+    }
     arranged.check_model(&setting.base)?;
     let alone = cache.alone(setting, &arranged, options.threads)?;
     // The reference is usually another setting that was run before.
@@ -161,6 +168,8 @@ struct Cache {
     data: Option<(String, Arc<DataSet>)>,
     arranged: Option<(String, Arc<Arrangement>)>,
     alone: Option<(String, Arc<AloneLosses>)>,
+    /// Notes that the observer knows.
+    told: HashSet<String>,
 }
 
 impl Cache {

@@ -54,6 +54,13 @@ impl SchemaSpec {
     }
 }
 
+/// Most rounds of training of a setting, by the text of a record; `None` if it is no experiment of this version.
+pub(crate) fn rounds_of(record: &ExperimentRecord) -> Option<usize> {
+    let table = record.toml.parse::<toml::Table>().ok()?;
+    let loaded = LoadedExperiment::of(&record.experiment, &record.profile, table).ok()?;
+    loaded.settings.iter().map(|setting| setting.base.rounds as usize).max()
+}
+
 /// What each setting of a record is trained and tested on, by its id; empty if its text is no experiment of this version.
 pub(crate) fn data_of(record: &ExperimentRecord) -> BTreeMap<String, String> {
     let table = record.toml.parse::<toml::Table>().ok();

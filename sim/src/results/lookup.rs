@@ -6,13 +6,19 @@
 
 use serde::Serialize;
 
-use super::{Distribution, FinalScores, TierCost, TierScores, UnitResult};
+use super::{Distribution, FinalScores, RoundScores, TierCost, TierScores, UnitResult};
 
 impl UnitResult {
-    /// True if training made the model useless: its loss is not finite, or more than ten times that of the start.
+    /// True if training made the model useless: its loss is not finite, or more than ten times that of the start; or if no round
+    /// had an update, because none was finite.
     pub fn diverged(&self) -> bool {
-        let (end, start) = (self.last.loss.mean, self.rounds.first().map_or(0.0, |line| line.loss.mean));
-        !end.is_finite() || (start > 0.0 && end > 10.0 * start)
+        // The last line has the final scores.
+        let heard = |line: &&RoundScores| line.is_heard();
+        let trained = self.rounds.split_last().map_or(&[][..], |(_, trained)| trained);
+        let end = self.last.loss.mean;
+        let start = self.rounds.iter().find(heard).map_or(0.0, |line| line.loss.mean);
+        let none = !trained.is_empty() && !trained.iter().any(|line| heard(&line));
+        none || !end.is_finite() || (start > 0.0 && end > 10.0 * start)
     }
 
     /// A figure by its name; `None` if the unit has no such figure or its value is not finite.
@@ -111,6 +117,25 @@ mod tests {
         claims::tests::unit,
         results::{ConflictCounts, DeviceScore, TierScores},
     };
+
+    /// A run whose first rounds had no finite update began with a loss of 0, and passed for sound whatever became of it.
+    #[test]
+    fn a_run_without_finite_updates_has_diverged() {
+        let run = |losses: &[(usize, f64)], end: f64| {
+            let line = |&(devices, mean): &(usize, f64)| RoundScores {
+                devices,
+                loss: Distribution { mean, ..Default::default() },
+                ..Default::default()
+            };
+            let mut unit = unit("a", 1, &[("loss.mean", end)]);
+            unit.rounds = losses.iter().map(line).collect();
+            unit.diverged()
+        };
+        assert!(run(&[(0, 0.0), (1, 1.1), (2, 700.0), (3, 700.0)], 700.0));
+        assert!(run(&[(0, 0.0), (0, 0.0), (3, 1.1)], 1.1), "no round had an update");
+        assert!(run(&[(3, 1.1), (3, f64::NAN)], f64::NAN));
+        assert!(!run(&[(0, 0.0), (3, 1.1), (3, 0.2)], 0.2) && !run(&[(3, 1.1)], 1.1) && !run(&[], 1.1));
+    }
 
     #[test]
     fn figures_have_names() {

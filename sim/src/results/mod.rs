@@ -184,6 +184,13 @@ pub struct RoundScores {
     pub fairness: Vec<KnobPoint>,
 }
 
+impl RoundScores {
+    /// Whether any device was scored. Without, loss and accuracy are 0, but no figures.
+    pub fn is_heard(&self) -> bool {
+        self.devices > 0 || self.loss.mean != 0.0
+    }
+}
+
 /// A distribution over devices.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {

@@ -205,6 +205,22 @@ impl DataArgs {
         Ok(Some(schema))
     }
 
+    /// Fails for what no answer of a gateway can mend: no samples, options that contradict the schema, missing files.
+    pub fn expect_files(&self) -> Result<(), DataArgsError> {
+        if self.path().or(self.images.as_deref()).is_none() {
+            return Err(DataArgsError::NoData);
+        }
+        let digits = self.path().filter(|path| path.as_os_str() == "digits").map(|_| "--data digits");
+        if let Some(option) = digits.or(self.column_option()) {
+            return Err(DataArgsError::SchemaAndOption(option));
+        }
+        let missing = |path: PathBuf| match path.metadata() {
+            Ok(_) => Ok(()),
+            Err(source) => Err(LoadError::Read { path, source }),
+        };
+        Ok(self.files().into_iter().try_for_each(missing)?)
+    }
+
     /// Whether `--schema gateway` is given.
     pub fn asks_gateway(&self) -> bool {
         self.schema.as_ref().is_some_and(|path| path.as_os_str() == "gateway")
@@ -313,6 +329,18 @@ mod tests {
         let refused = load(&["--data", "digits", "--schema", schema.to_str().unwrap()]).unwrap_err();
         assert!(refused.contains("remove --data digits"), "{refused}");
         assert!(load(&["--data", "no-such.csv"]).unwrap_err().starts_with("no-such.csv: "));
+    }
+
+    #[test]
+    fn what_no_gateway_can_mend_is_known_before_it_is_asked() {
+        let error = |args: &[&str]| {
+            let args = Command::try_parse_from([&["run", "--schema", "gateway"], args].concat()).unwrap();
+            args.data.expect_files().unwrap_err().to_string()
+        };
+        assert!(error(&[]).contains("no samples are given"));
+        assert!(error(&["--data", "digits"]).contains("remove --data digits"));
+        assert!(error(&["--data", "x.csv", "--scale", "2"]).contains("remove --scale"));
+        assert!(error(&["--data", "no-such.csv"]).starts_with("no-such.csv: "));
     }
 
     #[test]

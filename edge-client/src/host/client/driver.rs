@@ -3,7 +3,7 @@
 use std::time::{self, Duration};
 
 use common::{
-    Instant,
+    Instant, RunId,
     files::{Secrecy, write_file},
     message::{Refusal, ToAggregator, ToDevice},
     plan::Loss,
@@ -24,7 +24,8 @@ use crate::{
         quic::{LinkError, QuicLink},
         refusals::Refusals,
         renewal::Renewal,
-        watch::SampleSource,
+        schema::SchemaLink,
+        watch::{ReadBy, SampleSource},
     },
     session::{Event, HeapArena, Session, Spent},
     train::Backend,
@@ -49,6 +50,8 @@ pub(super) struct ClientDriver<'a> {
     pub refusals: Refusals,
     /// The present link has carried a part of a model or of an update.
     pub carried: bool,
+    /// The run whose schema suits the samples.
+    pub compared: Option<RunId>,
 }
 
 impl ClientDriver<'_> {
@@ -107,6 +110,12 @@ impl ClientDriver<'_> {
         }
         while let Some(event) = self.session.poll_event() {
             observe(&event);
+            if let Event::Joined { run, .. } = event {
+                tokio::select! {
+                    compared = self.compare_schema(run, source.read_by()) => compared?,
+                    () = &mut *stop => return Ok(Some(LinkEnd::Stopped)),
+                }
+            }
             if self.handle_event(&event, link).await? {
                 self.finish_pull(link, pull).await?;
                 return Ok(Some(LinkEnd::Finished));
@@ -149,6 +158,28 @@ impl ClientDriver<'_> {
             self.session.replace_data(source.shard().summary());
         }
         changed
+    }
+
+    /// Ends the device before it trains on samples that the run reads in another way. A device that stays connected may join
+    /// another run than before.
+    async fn compare_schema(&mut self, run: RunId, read_by: ReadBy<'_>) -> Result<(), TurnError> {
+        if self.compared == Some(run) {
+            return Ok(());
+        }
+        let link = SchemaLink {
+            server: self.client.server,
+            identity: self.renewal.identity(),
+            device: &self.client.profile.device,
+            silence: self.client.silence,
+            give_up_after: None,
+        };
+        match link.suits(read_by).await {
+            Ok(true) => {}
+            Ok(false) => return Err(ClientError::OtherSchema.into()),
+            Err(error) => warn!("the schema of the run is not known: {error}"),
+        }
+        self.compared = Some(run);
+        Ok(())
     }
 
     /// Counts an answer that was just computed, before it can be sent.
@@ -235,6 +266,10 @@ impl ClientDriver<'_> {
             Event::Refused(refusal) if !is_passing(refusal.code) => return Err(TurnError::Refused(refusal)),
             Event::Refused(refusal) => warn!("refused: {}", refusal.code),
             Event::Finished { round } => {
+                // Final scores have the number of the round that would follow.
+                if self.last_round > Some(round) {
+                    self.end.rounds = self.end.rounds.saturating_sub(1);
+                }
                 info!(round, "run is over");
                 self.end.finished = true;
                 return Ok(true);

@@ -186,6 +186,33 @@ fn pairs_of_files_are_divided_by_generated_partitions() {
     }
 }
 
+/// A column that a proposed schema leaves out was not mentioned.
+#[test]
+fn a_column_that_is_no_input_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = "x,note,class\n".to_owned();
+    (0..80).for_each(|at| writeln!(text, "{},text {at},{}", at % 9, ["a", "b"][at % 2]).unwrap());
+    fs::write(dir.path().join("data.csv"), text).unwrap();
+    let data = "csv = 'data.csv', label = 'class', clients = 2";
+    let mut loaded = open(dir.path(), data, "mlp:in-4-out").unwrap();
+    loaded.experiment.seeds = vec![1, 2];
+    let options = RunOptions {
+        out: dir.path().join("results"),
+        data: None,
+        threads: 1,
+        registry: strategies::Registry::standard(),
+        twin: false,
+    };
+    let mut notes = Vec::new();
+    let mut observe = |event| notes.extend(if let RunEvent::Note(note) = event { Some(note) } else { None });
+    run(&loaded, &options, &mut observe).unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].contains("data.csv: column `note` is no input: more than 64 different texts"),
+        "{notes:?}"
+    );
+}
+
 #[test]
 fn raw_scales_do_not_stop_training() {
     let dir = tempfile::tempdir().unwrap();

@@ -42,6 +42,8 @@ struct CurveSample<'a> {
     accuracy: &'a Distribution,
     tiers: &'a [TierScores],
     knob: Option<&'a KnobPoint>,
+    /// Whether any device was scored. Without, loss and accuracy are no figures.
+    heard: bool,
 }
 
 /// As long as the longest run. Each point covers the seeds that reached this round.
@@ -64,9 +66,9 @@ pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
         };
         Some(CurvePoint {
             rounds: samples.first()?.rounds,
-            loss: over(&|sample| Some(sample.loss.mean)),
-            variance: over(&|sample| Some(sample.loss.variance)),
-            accuracy: over(&|sample| Some(sample.accuracy.mean)),
+            loss: over(&|sample| sample.heard.then_some(sample.loss.mean)),
+            variance: over(&|sample| sample.heard.then_some(sample.loss.variance)),
+            accuracy: over(&|sample| sample.heard.then_some(sample.accuracy.mean)),
             tiers: (0..tiers).map(tier).collect(),
             target: samples.iter().any(|sample| sample.knob.is_some()).then(|| TargetPoint {
                 target: over(&|sample| Some(sample.knob?.target)),
@@ -84,10 +86,10 @@ fn sample(unit: &UnitResult, at: usize) -> Option<CurveSample<'_>> {
         let last = &unit.last;
         let rounds = unit.rounds.last().map_or(0, |line| line.round);
         let FinalScores { loss, accuracy, tiers, .. } = last;
-        return Some(CurveSample { rounds, loss, accuracy, tiers, knob: None });
+        return Some(CurveSample { rounds, loss, accuracy, tiers, knob: None, heard: true });
     }
     let line = unit.rounds.get(at)?;
     let rounds = line.round.saturating_sub(1);
     let RoundScores { loss, accuracy, tiers, .. } = line;
-    Some(CurveSample { rounds, loss, accuracy, tiers, knob: line.fairness.first() })
+    Some(CurveSample { rounds, loss, accuracy, tiers, knob: line.fairness.first(), heard: line.is_heard() })
 }

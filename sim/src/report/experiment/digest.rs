@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::curve::{self, CurvePoint};
 use crate::{
     claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
-    experiment::{Price, data_of, prices},
+    experiment::{Price, data_of, prices, rounds_of},
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
 use plots::lorenz::gini;
@@ -71,7 +71,7 @@ pub struct ExperimentDigest {
     pub profile: String,
     pub title: String,
     pub notes: String,
-    /// Largest number of rounds of a run.
+    /// Most rounds of training of a run.
     pub rounds: usize,
     /// Published values compared with ours.
     pub checks: Vec<CheckOutcome>,
@@ -164,6 +164,7 @@ impl ExperimentDigest {
                 SettingDigest { data, ..SettingDigest::new(results, setting) }
             })
             .collect();
+        let seen = results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);
         let tiers = settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0);
         let shown = |name: &&&str| {
             // With one tier there is no variance between or within tiers.
@@ -175,7 +176,8 @@ impl ExperimentDigest {
             profile: record.profile.clone(),
             title: record.title.clone(),
             notes: record.notes.clone(),
-            rounds: results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0),
+            // The final scores of a run have the number of the round that would follow.
+            rounds: rounds_of(record).map_or(seen, |stated| stated.min(seen)),
             checks: claims::outcomes_of(results),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,

@@ -46,13 +46,14 @@ fn header(digest: &Digest) -> Element {
     } else {
         "Claims of papers on fair federated learning, and our results.".to_owned()
     };
+    let ratio = if digest.sources.is_empty() { "" } else { " Ratio is ours to published." };
     el("header")
         .with(el("h1").text("Experiments"))
         .with(el("p").class("lead").text(lead))
-        .with(el("p").class("soft").text(
+        .with(el("p").class("soft").text(format_args!(
             "± is the standard deviation over seeds (divisor runs − 1). Losses in nats; variances over devices have \
-             divisor N, those of accuracy in percent squared. Ratio is ours to published.",
-        ))
+             divisor N, those of accuracy in percent squared.{ratio}",
+        )))
 }
 
 fn cards(digest: &Digest) -> Element {
@@ -204,7 +205,7 @@ fn diverged(experiment: &ExperimentDigest) -> Option<Element> {
             .class("note")
             .set("role", "note")
             .with(el("strong").text(
-                "Runs diverged: their loss is not finite, or more than ten times that of the start. Plots have the \
+                "Runs diverged: their loss is not finite, or more than ten times that of the start, or no update was finite. Plots have the \
                  scale of the others. Lower training.lr, or scale the inputs.",
             ))
             .with(el("ul").all(diverged.iter().map(|line| el("li").text(line))))

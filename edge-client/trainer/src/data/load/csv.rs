@@ -9,6 +9,9 @@ use std::{path::Path, str::FromStr};
 use super::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError, MAX_CLASSES};
 use crate::data::{Samples, schema::MISSING};
 
+/// What helps against a column that holds no numbers.
+const WORDS: &str = "; correct it, or describe words and gaps in a schema (--schema)";
+
 /// How columns become samples.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CsvOptions {
@@ -150,7 +153,7 @@ impl<'a> CsvTable<'a> {
         for (column, field) in row.iter().enumerate() {
             let value: f64 = field
                 .parse()
-                .map_err(|_| format!("column {} is `{}`, not a number", column + 1, excerpt(field)))?;
+                .map_err(|_| format!("column {} is `{}`, not a number{WORDS}", column + 1, excerpt(field)))?;
             if columns.label == Some(column) {
                 self.labels.push(whole("label", value)?);
             } else if columns.attribute == Some(column) {
@@ -299,9 +302,22 @@ mod tests {
             load("\"x;y\",\"say \"\"z\"\"\",label\r\n\"1\", 2 ,\"0\"\r\n", "say \"z\"", 1.0).unwrap();
         assert_eq!((samples.features(), samples.labels()), (&[1.0, 0.0][..], &[2][..]));
         let text = |text: &str| load(text, "last", 1.0).unwrap_err();
-        assert_eq!(text("1;2\n1,5;0\n"), "data.csv:2: column 1 is `1,5`, not a number");
+        assert_eq!(text("1;2\n1,5;0\n"), format!("data.csv:2: column 1 is `1,5`, not a number{WORDS}"));
         assert_eq!(text("1,2\n3,\"4\n5,6\n"), "data.csv:2: has a quote that is not closed");
-        assert_eq!(text("1,2\r\n\r\n3,x"), "data.csv:3: column 2 is `x`, not a number");
+        assert_eq!(text("1,2\r\n\r\n3,x"), format!("data.csv:3: column 2 is `x`, not a number{WORDS}"));
+    }
+
+    #[test]
+    fn other_encodings_are_named_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.csv");
+        let latin: &[u8] = b"1,2,0\n1,\xe4,0\n";
+        let utf_16: &[u8] = b"\xff\xfe1\0,\0";
+        for (bytes, place) in [(latin, ":2: column 2"), (utf_16, ":1: column 1")] {
+            fs::write(&path, bytes).unwrap();
+            let error = read(&dir, &path, &CsvOptions::default()).unwrap_err();
+            assert!(error.contains(place) && error.contains("save the file as UTF-8"), "{error}");
+        }
     }
 
     #[test]
@@ -332,7 +348,10 @@ mod tests {
     #[test]
     fn errors_name_file_line_and_column() {
         let text = |text: &str, label: &str| load(text, label, 1.0).unwrap_err();
-        assert_eq!(text("1,2,0\n1,x,0\n", "last"), "data.csv:2: column 2 is `x`, not a number");
+        assert_eq!(
+            text("1,2,0\n1,x,0\n", "last"),
+            format!("data.csv:2: column 2 is `x`, not a number{WORDS}")
+        );
         assert_eq!(text("1,2,0\n\n1,2\n", "last"), "data.csv:3: has 2 columns where the first line has 3");
         assert_eq!(text("1,nan,0\n", "last"), "data.csv:1: column 2 is `nan`, not finite");
         assert_eq!(text("1,1e99,0\n", "last"), "data.csv:1: column 2 is `1e99`, not finite");

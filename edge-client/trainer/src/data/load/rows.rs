@@ -5,7 +5,7 @@
 
 use std::io::{self, Chain, Cursor, Read};
 
-use ::csv::{Reader, ReaderBuilder, Terminator};
+use ::csv::{ErrorKind, Reader, ReaderBuilder, Terminator};
 
 use super::{BoundedFile, LoadError};
 
@@ -76,8 +76,19 @@ impl CsvRows {
             let line = self.before + self.reader.position().line() as usize;
             let (_, Rest(source)) = self.reader.get_ref().get_ref().0.get_ref();
             source.check_limit()?;
-            let failed =
-                |error| LoadError::Read { path: source.path.clone(), source: io::Error::from(error) };
+            let path = || source.path.clone();
+            let failed = |error: ::csv::Error| match error.kind() {
+                ErrorKind::Utf8 { pos, err } => LoadError::Line {
+                    path: path(),
+                    line: pos.as_ref().map_or(line, |at| self.before + at.line() as usize),
+                    problem: format!(
+                        "column {} is no text in UTF-8; save the file as UTF-8, or convert it: iconv -f latin1 -t utf-8 {}",
+                        err.field() + 1,
+                        path().display()
+                    ),
+                },
+                _ => LoadError::Read { path: path(), source: io::Error::from(error) },
+            };
             if !read.map_err(failed)? {
                 return Ok(None);
             }

@@ -59,11 +59,13 @@ fn number(field: &str) -> Result<f32, FieldError> {
     match field.parse::<f64>() {
         Ok(value) if (value as f32).is_finite() => Ok(value as f32),
         Ok(_) => Err(FieldError::NotFinite(excerpt(field))),
-        Err(_) if field.replacen(',', ".", 1).parse::<f64>().is_ok() => {
-            Err(FieldError::DecimalComma(excerpt(field)))
-        }
+        Err(_) if has_decimal_comma(field) => Err(FieldError::DecimalComma(excerpt(field))),
         Err(_) => Err(FieldError::NotNumber(excerpt(field))),
     }
+}
+
+pub(super) fn has_decimal_comma(field: &str) -> bool {
+    field.contains(',') && field.replacen(',', ".", 1).parse::<f64>().is_ok()
 }
 
 /// The same word, or the same number in another notation: `1.0` is `1`.

@@ -1,12 +1,16 @@
 //! A schema from a file: a proposal with comments, for a person to read and correct.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
     Column, Kind, MISSING, Missing, Scaling, Schema, SchemaError, Task,
+    cell::{excerpt, has_decimal_comma},
     survey::{Moments, NumberRange},
 };
-use crate::data::load::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError};
+use crate::data::load::{BoundedFile, CsvRow, CsvRows, Format, LIMIT, LoadError};
 
 mod write;
 
@@ -44,10 +48,21 @@ pub struct Proposal {
 pub enum ProposeError {
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(
+        "{}: a schema is proposed for CSV files only; the page \"Your own data\" shows [data] for arrays and images", .0.display()
+    )]
+    Format(PathBuf),
     #[error("there is no column `{0}`; its columns are {1}")]
     NoLabel(String, String),
     #[error("column `{0}` cannot be the label: {1}")]
     Label(String, &'static str),
+    #[error(
+        "{}:{line}: the first line may be a header or a sample, because `{word}` occurs again in its column; say with --header true or \
+         --header false which it is", path.display()
+    )]
+    Header { path: PathBuf, line: usize, word: String },
+    #[error("{}:{line}: column `{column}` has numbers with a decimal comma, such as `{text}`; write points", path.display())]
+    DecimalComma { path: PathBuf, line: usize, column: String, text: String },
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
@@ -55,13 +70,17 @@ pub enum ProposeError {
 impl Schema {
     /// Reads a CSV file and proposes what its columns mean.
     pub fn propose(path: &Path, options: &ProposeOptions) -> Result<Proposal, ProposeError> {
+        // A name without a known extension may be that of a CSV file.
+        if Format::of(path).is_ok_and(|format| format != Format::Csv) {
+            return Err(ProposeError::Format(path.to_owned()));
+        }
         let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
         let mut columns: Vec<Content> = Vec::new();
-        let (mut header, mut count) = (None, 0);
+        let (mut header, mut first, mut count) = (None, 0, 0);
         while let Some((line, row)) = rows.read()? {
             if header.is_none() {
                 let named = options.header.unwrap_or_else(|| is_header(row));
-                header = Some(named);
+                (header, first) = (Some(named), line);
                 let name = |(at, field): (usize, &str)| match named {
                     true => field.to_owned(),
                     false => format!("column{}", at + 1),
@@ -77,10 +96,21 @@ impl Schema {
                 return Err(LoadError::Line { path: path.into(), line, problem }.into());
             }
             count += 1;
-            columns.iter_mut().zip(row).for_each(|(column, field)| column.add(field));
+            columns.iter_mut().zip(row).for_each(|(column, field)| column.add(line, field));
         }
         if count == 0 {
             return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() }.into());
+        }
+        let path = || path.to_owned();
+        if let Some(column) = columns.iter().find(|column| column.is_named_like_a_value())
+            && (options.header, header) == (None, Some(true))
+        {
+            return Err(ProposeError::Header { path: path(), line: first, word: column.name.clone() });
+        }
+        let decimal = columns.iter().find_map(|column| Some((column, column.decimal_comma()?)));
+        if let Some((column, (line, text))) = decimal {
+            let (line, column, text) = (*line, column.name.clone(), text.clone());
+            return Err(ProposeError::DecimalComma { path: path(), line, column, text });
         }
         let label = label(&columns, options.label.as_deref())?;
         let (task, target) = columns[label].target(options.task)?;
@@ -131,6 +161,10 @@ struct Content {
     numbers: Moments,
     /// Values that are not numbers.
     words: usize,
+    /// The first of them, with its line.
+    word: Option<(usize, String)>,
+    /// How many of them are numbers with a decimal comma.
+    commas: usize,
     /// Whether all numbers are whole.
     whole: bool,
     /// The different values, as far as they are counted, in the order of first appearance.
@@ -142,10 +176,11 @@ struct Content {
 impl Content {
     fn new(name: String) -> Self {
         let (numbers, levels) = (Moments::default(), BTreeMap::new());
-        Self { name, missing: 0, numbers, words: 0, whole: true, levels, many: false }
+        let (words, word, commas) = (0, None, 0);
+        Self { name, missing: 0, numbers, words, word, commas, whole: true, levels, many: false }
     }
 
-    fn add(&mut self, field: &str) {
+    fn add(&mut self, line: usize, field: &str) {
         if is_missing(field) {
             self.missing += 1;
             return;
@@ -155,13 +190,27 @@ impl Content {
                 self.numbers.add(value);
                 self.whole &= value.fract() == 0.0;
             }
-            _ => self.words += 1,
+            _ => {
+                self.words += 1;
+                self.commas += usize::from(has_decimal_comma(field));
+                self.word.get_or_insert_with(|| (line, excerpt(field)));
+            }
         }
         if self.levels.len() <= MAX_PROPOSED_LEVELS {
             *self.levels.entry(field.to_owned()).or_default() += 1;
         } else {
             self.many |= !self.levels.contains_key(field);
         }
+    }
+
+    /// A sample that was taken for a header would be lost. Headers of numbers, as pandas writes them, may be values too.
+    fn is_named_like_a_value(&self) -> bool {
+        self.name.parse::<f64>().is_err() && self.levels.contains_key(&self.name)
+    }
+
+    /// The first value, if all words are numbers with a decimal comma. As a category they would lose their order.
+    fn decimal_comma(&self) -> Option<&(usize, String)> {
+        self.word.as_ref().filter(|_| self.commas == self.words)
     }
 
     /// Words in the order of the alphabet, numbers by size.
@@ -206,12 +255,19 @@ impl Content {
         if matches!(&*name, "" | "id" | "index") && all_different && (self.words > 0 || self.whole) {
             return (Kind::Ignored, "numbers the rows".into());
         }
-        if self.words == 0 {
-            let (scaling, range) = self.scaling();
-            let missing = if self.missing == 0 { Missing::Refuse } else { Missing::Mean };
-            return (Kind::Number { missing, scaling }, join(&range, &gaps));
+        let many = self.many || self.levels.len() > MAX_PROPOSED_LEVELS;
+        // Many numbers and few words are no category.
+        if self.words == 0 || many && self.numbers.count > self.words as u64 {
+            let (kind, range) = self.number();
+            let words = self.word.as_ref().map_or(String::new(), |(line, word)| {
+                format!(
+                    "{} no number, such as {word:?} in line {line}: correct them, or list them in `missing`",
+                    self.words
+                )
+            });
+            return (kind, join(&join(&range, &gaps), &words));
         }
-        if self.many || self.levels.len() > MAX_PROPOSED_LEVELS {
+        if many {
             return (Kind::Ignored, "more than 64 different texts".into());
         }
         let mut levels = self.sorted();
@@ -230,6 +286,26 @@ impl Content {
             count => format!("{count} values are numbers: are the words mistakes?"),
         };
         (Kind::Category { levels, missing }, join(&numbers, &gaps))
+    }
+
+    /// A number, and its range as a remark. A mean that replaces gaps is written down, so that no file has one of its own.
+    fn number(&self) -> (Kind, String) {
+        let (scaling, range) = self.scaling();
+        let kind = match (self.missing, scaling, self.numbers.range()) {
+            (1.., Scaling::None, Some(NumberRange { mean, deviation, .. })) => {
+                let (mean, deviation) = (brief(mean), brief(deviation));
+                match deviation > 0.0 {
+                    true => {
+                        let scaling = Scaling::Standard { mean, deviation };
+                        Kind::Number { missing: Missing::Mean, scaling }
+                    }
+                    false => Kind::Number { missing: Missing::Constant(mean), scaling },
+                }
+            }
+            (0, ..) => Kind::Number { missing: Missing::Refuse, scaling },
+            _ => Kind::Number { missing: Missing::Mean, scaling },
+        };
+        (kind, range)
     }
 
     /// The scaling, and the range as a remark. Numbers of about -3 to 3 are left as they are.

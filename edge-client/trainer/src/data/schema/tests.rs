@@ -394,6 +394,85 @@ fn proposals_find_header_and_task() {
     );
 }
 
+/// Samples without a header began with words, and the first one was taken for the names of columns.
+#[test]
+fn a_sample_is_not_taken_for_a_header() {
+    let lines = "1,press,idle\n2,lathe,busy\n3,press,idle\n";
+    let error = propose(lines, &ProposeOptions::default()).unwrap_err();
+    assert!(
+        error.contains("data.csv:1: the first line may be a header") && error.contains("`press`"),
+        "{error}"
+    );
+    assert!(error.contains("--header false"), "{error}");
+    let rows = |header| {
+        let options = ProposeOptions { header: Some(header), ..ProposeOptions::default() };
+        propose(lines, &options).unwrap().rows
+    };
+    assert_eq!((rows(false), rows(true)), (3, 2));
+    // Numbers as names may be values, too.
+    assert_eq!(propose("0,1,state\n1,1,a\n0,0,b\n", &ProposeOptions::default()).unwrap().rows, 2);
+}
+
+/// Numbers with decimal commas became categories, or were ignored where there were many.
+#[test]
+fn decimal_commas_are_no_words() {
+    let error = propose("x;state\n\"1,5\";a\n2,5;b\n", &ProposeOptions::default()).unwrap_err();
+    assert!(
+        error.contains("data.csv:2: column `x` has numbers with a decimal comma, such as `1,5`"),
+        "{error}"
+    );
+    let rows: String = (0..200).map(|row| format!("{row};{},5\n", row + 1)).collect();
+    let error = propose(&format!("x;y\n{rows}"), &ProposeOptions::default()).unwrap_err();
+    assert!(error.contains("column `y`"), "{error}");
+}
+
+/// One mistake in a column of many numbers made it a column that is ignored.
+#[test]
+fn a_mistake_among_numbers_leaves_a_column_of_numbers() {
+    let rows: String = (0..200)
+        .map(|row| match row {
+            70 => "n/k,a\n".to_owned(),
+            _ => format!("{row}.5,{}\n", if row < 100 { "a" } else { "b" }),
+        })
+        .collect();
+    let proposal = propose(&format!("x,state\n{rows}"), &ProposeOptions::default()).unwrap();
+    assert!(matches!(proposal.schema.columns[0].kind, Kind::Number { .. }), "{:?}", proposal.schema);
+    assert!(
+        proposal.remarks[0].contains("1 no number, such as \"n/k\" in line 72"),
+        "{:?}",
+        proposal.remarks
+    );
+}
+
+/// Without a scale, a gap got the mean of the file it was in: one row to predict has none, and two devices had different ones.
+#[test]
+fn a_proposed_mean_does_not_depend_on_the_file() {
+    let proposal = propose("x,c,state\n0.5,2,a\n,,b\n1.5,2,a\n", &ProposeOptions::default()).unwrap();
+    let schema = proposal.schema;
+    let scaling = Scaling::Standard { mean: 1.0, deviation: 0.5 };
+    assert_eq!(schema.columns[0].kind, Kind::Number { missing: Missing::Mean, scaling });
+    assert_eq!(
+        schema.columns[1].kind,
+        Kind::Number { missing: Missing::Constant(2.0), scaling: Scaling::None }
+    );
+    let row = with_file("x,c\n?,?\n", |path| read(path, &schema, Targets::Optional).unwrap());
+    assert_eq!(row.features, [0.0, 2.0]);
+}
+
+#[test]
+fn arrays_and_images_get_no_proposal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.npz");
+    fs::write(&file, b"PK").unwrap();
+    for path in [dir.path(), &file] {
+        let error = Schema::propose(path, &ProposeOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("for CSV files only"), "{error}");
+    }
+    let plain = dir.path().join("samples");
+    fs::write(&plain, "x,y\n1,a\n2,b\n").unwrap();
+    assert_eq!(Schema::propose(&plain, &ProposeOptions::default()).unwrap().rows, 2);
+}
+
 mod arrays {
     use common::npy::{Array, Data, write_archive};
 
