@@ -16,7 +16,7 @@
 //! ```
 //! After the last round, one more exchange collects scores; then the run is Finished.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use common::{
     DeviceId, Duration, Instant, RunId, TierSet,
@@ -35,6 +35,7 @@ use strategies::tiered::TieredModel;
 
 mod action;
 mod assign;
+mod connections;
 mod exports;
 mod inbox;
 mod notice;
@@ -50,6 +51,7 @@ mod waiting;
 mod watch;
 
 pub use action::{Action, StoredUpdate};
+use connections::Connections;
 use exports::Exports;
 use notice::Notices;
 pub use notice::{Notice, RefusedBy};
@@ -96,7 +98,7 @@ pub struct Coordinator {
     notices: Notices,
     /// The operator wants no further round for now.
     paused: bool,
-    conns: BTreeMap<ConnId, Outbox>,
+    conns: Connections,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
 }
@@ -147,7 +149,7 @@ impl Coordinator {
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
             paused: false,
-            conns: BTreeMap::new(),
+            conns: Connections::default(),
             awake: BTreeSet::new(),
             actions: VecDeque::new(),
         };
@@ -207,14 +209,12 @@ impl Coordinator {
 
     /// The certificate of a connection allows these tiers only.
     pub fn allow(&mut self, conn: ConnId, tiers: TierSet) {
-        if let Some(outbox) = self.conns.get_mut(&conn) {
-            outbox.allowed = tiers;
-        }
+        self.conns.change(conn, |outbox| outbox.allowed = tiers);
     }
 
     /// A connection has ended.
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
-        if let Some(outbox) = self.conns.remove(&conn)
+        if let Some(outbox) = self.conns.remove(conn)
             && self.fleet.leave(&outbox.device, conn)
         {
             self.note_lost_link(&outbox.device, now);
@@ -257,11 +257,7 @@ impl Coordinator {
 
     /// Time has passed: call it at [`Coordinator::poll_timeout`] or later.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for (&conn, outbox) in &mut self.conns {
-            if outbox.handle_timeout(now) {
-                self.awake.insert(conn);
-            }
-        }
+        self.awake.extend(self.conns.handle_timeout(now));
         self.start_uploads(now);
         let check = self.open_exchange().and_then(|exchange| exchange.next_silence_check);
         if check.is_some_and(|check| check <= now) {
@@ -275,8 +271,7 @@ impl Coordinator {
 
     /// When to call [`Coordinator::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let transfers = self.conns.values().filter_map(Outbox::poll_timeout);
-        self.poll_limit().into_iter().chain(transfers).min()
+        self.poll_limit().into_iter().chain(self.conns.poll_timeout()).min()
     }
 
     /// The next moment at which time alone may close the open exchange.
@@ -316,7 +311,7 @@ impl Coordinator {
     /// An exchange that was complete when the aggregator was restarted closes once a device is connected. A device without a
     /// receipt asks for it then, and only the process that closes an exchange knows which updates count in it.
     fn awaits_return(&self, exchange: &OpenExchange) -> bool {
-        exchange.complete_at_start && self.fleet.connected().next().is_none()
+        exchange.complete_at_start && self.fleet.connected_len() == 0
     }
 
     fn close(&mut self, now: Instant) {
@@ -364,9 +359,8 @@ impl Coordinator {
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {
         if let Some(conn) = self.fleet.get(device).and_then(|device| device.conn)
-            && let Some(outbox) = self.conns.get_mut(&conn)
+            && self.conns.change(conn, |outbox| outbox.say(message)).is_some()
         {
-            outbox.say(message);
             self.awake.insert(conn);
         }
     }

@@ -15,7 +15,7 @@ impl Coordinator {
     /// Begins the next round if enough devices are connected. After the last round, the scores of the final model are
     /// collected. A paused run begins nothing.
     pub(super) fn gather(&mut self, now: Instant) {
-        if self.paused || self.fleet.connected().count() < self.needed() {
+        if self.paused || self.fleet.connected_len() < self.needed() {
             return;
         }
         let round = self.committed + 1;

@@ -1,5 +1,7 @@
 //! The Coordinator message by message; whole fleets over bad links are in the `tests` package.
 
+use std::collections::BTreeMap;
+
 use common::{
     Budget, Codec, Duration, TransferId,
     message::{Blob, DataSummary, Hello, Offer, ToAggregator},
