@@ -15,8 +15,9 @@ use quinn::VarInt;
 
 use super::{
     ReconnectBackoff,
+    gateways::{GatewayAddresses, Route, Turn},
     identity::Identity,
-    quic::{self, LinkError},
+    quic::{self, LinkError, Sockets},
 };
 use crate::data::schema::{DecodeError, Schema};
 
@@ -52,8 +53,8 @@ pub struct ToldSchema {
 /// How a device reaches the gateway before it joins.
 #[derive(Copy, Clone, Debug)]
 pub struct SchemaLink<'a> {
-    /// Address of the gateway.
-    pub server: SocketAddr,
+    /// Addresses of the fleet's gateways.
+    pub gateways: &'a GatewayAddresses,
     /// Who the device is.
     pub identity: &'a Identity,
     /// Its name, from which pauses follow.
@@ -67,7 +68,7 @@ pub struct SchemaLink<'a> {
 impl SchemaLink<'_> {
     /// The schema of the run, if it has one.
     pub async fn schema(&self) -> Result<Option<ToldSchema>, SchemaLinkError> {
-        let answer = self.ask(&SchemaQuestion::default()).await?;
+        let answer = self.ask(&SchemaQuestion::default(), &mut self.route()).await?;
         if answer.schema.is_empty() {
             return Ok(None);
         }
@@ -85,9 +86,9 @@ impl SchemaLink<'_> {
         schema: &Schema,
         summaries: Vec<ColumnScale>,
     ) -> Result<Schema, SchemaLinkError> {
-        let (question, mut told) = (SchemaQuestion { summaries }, false);
+        let (question, mut route, mut told) = (SchemaQuestion { summaries }, self.route(), false);
         loop {
-            let answer = self.ask(&question).await?;
+            let answer = self.ask(&question, &mut route).await?;
             if !answer.scales.is_empty() {
                 return resolve(schema, &answer.scales);
             }
@@ -99,20 +100,28 @@ impl SchemaLink<'_> {
     }
 
     /// Asks until there is an answer. A refusal of an authenticated gateway is final.
-    async fn ask(&self, question: &SchemaQuestion) -> Result<SchemaAnswer, SchemaLinkError> {
+    async fn ask(
+        &self,
+        question: &SchemaQuestion,
+        route: &mut Route,
+    ) -> Result<SchemaAnswer, SchemaLinkError> {
         let (began, mut backoff) = (Instant::now(), ReconnectBackoff::new(self.device));
+        let mut sockets = Sockets::open(route.addresses()).map_err(SchemaLinkError::Socket)?;
         loop {
-            let problem = match self.ask_once(question).await? {
+            let problem = match self.ask_once(question, &mut sockets, route.address()).await {
                 Ok(answer) => return Ok(answer),
                 Err(LinkError::Refused(code @ (Code::UnknownDevice | Code::BadMessage))) => {
                     return Err(SchemaLinkError::Refused(code));
                 }
-                Err(error) => error.to_string(),
+                Err(error) => error,
             };
             if self.give_up_after.is_some_and(|limit| began.elapsed() >= limit) {
-                return Err(SchemaLinkError::GaveUp(problem));
+                return Err(SchemaLinkError::GaveUp(problem.to_string()));
             }
-            let pause = backoff.pause(false);
+            let pause = match route.note_end(problem.is_turned_away(), false) {
+                Turn::AtOnce => Duration::ZERO,
+                Turn::AfterPause => backoff.pause(false),
+            };
             tracing::warn!(
                 "no schema from the gateway: {problem}; next attempt in {:.1} s",
                 pause.as_secs_f32()
@@ -121,14 +130,18 @@ impl SchemaLink<'_> {
         }
     }
 
+    fn route(&self) -> Route {
+        Route::new(self.gateways, self.device.as_str())
+    }
+
     async fn ask_once(
         &self,
         question: &SchemaQuestion,
-    ) -> Result<Result<SchemaAnswer, LinkError>, SchemaLinkError> {
-        let endpoint = quic::endpoint(self.server).map_err(SchemaLinkError::Socket)?;
+        sockets: &mut Sockets,
+        server: SocketAddr,
+    ) -> Result<SchemaAnswer, LinkError> {
         let exchange = async {
-            let connection =
-                quic::connect(&endpoint, self.server, self.identity, &[ALPN], self.silence).await?;
+            let connection = quic::connect(sockets, server, self.identity, &[ALPN], self.silence).await?;
             let (mut send, mut receive) = connection.open_bi().await?;
             let lost = |error: &dyn std::fmt::Display| LinkError::lost(error);
             let bytes = postcard::to_extend(question, Vec::new()).map_err(|error| lost(&error))?;
@@ -142,7 +155,7 @@ impl SchemaLink<'_> {
             wire::message(&answer).map_err(|error| lost(&error))
         };
         let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
-        Ok(answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into()))))
+        answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into())))
     }
 }
 
