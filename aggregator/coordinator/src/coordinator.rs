@@ -16,7 +16,10 @@
 //! ```
 //! After the last round, one more exchange collects scores; then the run is Finished.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::OnceLock,
+};
 
 use common::{
     DeviceId, Duration, Instant, RunId, TierSet,
@@ -83,6 +86,8 @@ pub struct Coordinator {
     fleet: Fleet,
     phase: Phase,
     last_closed: LastClosed,
+    /// The result of [`Coordinator::mean_quorum`], until devices or the settings change.
+    mean_quorum: OnceLock<f64>,
     /// Updates of each tier that are enough for the open round; empty: all.
     wanted: Vec<usize>,
     /// Buffers of written updates, reused for the next ones. Allocating them again on changing threads makes the process grow.
@@ -140,6 +145,7 @@ impl Coordinator {
             fleet: Fleet::new(start.fixed, start.devices),
             phase,
             last_closed: LastClosed { ticket, delivered: BTreeSet::new() },
+            mean_quorum: OnceLock::new(),
             wanted,
             spare: vec![],
             exports: Exports::default(),
@@ -180,6 +186,7 @@ impl Coordinator {
     /// The operator has changed how the run is conducted.
     pub fn adopt(&mut self, conduct: Conduct, now: Instant) {
         self.settings.adopt(conduct);
+        self.mean_quorum.take();
         self.start_uploads(now);
         self.advance(now);
     }

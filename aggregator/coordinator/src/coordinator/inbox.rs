@@ -121,6 +121,7 @@ impl Coordinator {
             self.actions.push_back(Action::Displace(earlier));
         }
         if let Some(changed) = admitted {
+            self.mean_quorum.take();
             self.actions.extend(self.registrations.note(changed).map(Action::Register));
         }
         self.conns.change(conn, |outbox| outbox.joined = true);
