@@ -10,7 +10,7 @@
 //! | a link, because the gateway stops | the next address |
 //! | an attempt, because the gateway has no room or is not ready | the next address at once |
 //!
-//! Attempts wait for the ordinary back-off, except those at once. Of these, each address gets one before the back-off comes.
+//! Attempts wait for the ordinary back-off, except those at once: at most one at each address between two pauses.
 //! When a gateway stops, its whole fleet loses its links, so the devices do not come to the next one at once.
 
 use std::{
