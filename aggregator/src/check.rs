@@ -9,7 +9,7 @@ use serde::Serialize;
 use strategies::registry::Registry;
 
 use crate::{
-    config::Config,
+    config::{Advice, Config},
     run::{PreparedRun, Run},
     runs, scales,
     status::is_serving,
@@ -114,6 +114,9 @@ pub fn check(registry: &Registry, dir: &Path, addresses: Addresses) -> CheckRepo
         store::check(&mut report, dir, &own, (config, prepared), serving);
     }
     let members = identity::check(&mut report, dir);
+    if let Some(Advice { what, remedy }) = config.as_ref().and_then(|config| config.advice(members)) {
+        report.warn("configuration", what, remedy);
+    }
     disk::check(&mut report, &own, config.as_ref(), members);
     let listen = addresses.listen.or(config.as_ref().map(|config| config.server.listen));
     let dashboard = config.as_ref().and_then(|config| config.dashboard.address());

@@ -32,11 +32,13 @@ use strategies::{
 
 use trainer::data::schema::{Schema, SchemaText, Task, TextError};
 
+mod advice;
 mod check;
 mod edit;
 mod keys;
 mod schema;
 
+pub(crate) use advice::Advice;
 pub(crate) use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
 pub use schema::{schema, schema_text};

@@ -268,7 +268,7 @@ impl Driver {
             }
             let wait = deadline.map(|deadline| (deadline - self.now()).as_millis().max(1));
             tokio::select! {
-                // Finding the next deadline visits every connection, so it is not done after every frame.
+                // Asking for the next deadline takes the lock, so it is not done after every frame.
                 () = self.timer.notified() => sleep(Some(TIMER_GRAIN_MS)).await,
                 () = sleep(wait) => self.with(Coordinator::handle_timeout),
             }

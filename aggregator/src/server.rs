@@ -34,7 +34,7 @@ use crate::{
     admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
     clock,
-    config::{Config, StoreConfig},
+    config::{Advice, Config, StoreConfig},
     control::Control,
     driver::Driver,
     live::LiveSource,
@@ -151,6 +151,9 @@ impl Server {
         worker.schema = Some(schema.clone());
         worker.clock = Some(clock::wall_time);
         coordinator.detect_silence(now);
+        if let Some(Advice { what, remedy }) = config.advice(coordinator.fleet().len()) {
+            info!("{what}; {remedy}");
+        }
         // After a rollback the file holds the model of another round.
         worker.write_model()?;
         let locked = |source| ServerError::Lock { path: dir.to_owned(), source };

@@ -56,8 +56,8 @@ pub trait Store: Send {
     /// The stored run; `None` if no run has begun. Fails if `model` is not the model of the run.
     fn load(&mut self, model: &ModelFingerprint) -> Result<Option<SavedRun>, StoreError>;
 
-    /// Adds or replaces a device.
-    fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError>;
+    /// Adds or replaces devices, in one commit: all of them or none.
+    fn register(&mut self, devices: &[DeviceRecord]) -> Result<(), StoreError>;
 
     /// Opens the next round, or the next exchange of the open one; its updates stay.
     fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError>;

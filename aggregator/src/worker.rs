@@ -38,6 +38,7 @@ mod deliveries;
 mod error;
 mod files;
 mod probe;
+mod registrations;
 mod target_file;
 mod updates;
 
@@ -195,6 +196,7 @@ impl RoundWorker {
                     self.pass_on(reply, driver);
                     next = left;
                 }
+                Job::Execute(Action::Register(device)) => next = self.register_group(device, jobs)?,
                 Job::Execute(action) => {
                     if let Some(reply) = self.begin(action)? {
                         self.pass_on(reply, driver);
@@ -347,9 +349,7 @@ impl RoundWorker {
         }
         Ok(match action {
             Action::Register(device) => {
-                debug!(device = %device.device, "registered");
-                self.store.register(&device)?;
-                self.conductor.run.fleet.insert(device.device.clone(), device);
+                self.register(vec![device])?;
                 None
             }
             Action::OpenRound { round, selected, wanted } => {

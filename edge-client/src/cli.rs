@@ -1,16 +1,13 @@
 //! Commands of the device.
 
-use std::{
-    net::{SocketAddr, ToSocketAddrs},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
     Event, Profile,
     data::{Shard, VecShard, schema::Schema},
     host::{
-        Client, ClientError, Identity, PrivateFile, ReadBy, SampleSource, SaveModel, WatchedFiles,
+        Client, ClientError, GatewayAddresses, Identity, PrivateFile, ReadBy, SampleSource, SaveModel,
+        WatchedFiles,
         args::{BudgetArgs, DataArgs, PrivacyArgs},
         enrol::{self, EnrolError, Token},
         privacy::spent_file,
@@ -18,10 +15,10 @@ use crate::{
     },
     train::{Backend, Fast, Portable},
 };
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use common::{
-    DeviceId,
+    Code, DeviceId,
     message::{Errors, Score},
     metrics::ErrorSums,
     output::print,
@@ -73,7 +70,7 @@ enum DeviceCommand {
     /// Trade a token of `fairtier gateway token` for an identity; the key is generated here and never leaves this machine
     #[command(after_help = examples::ENROLL)]
     Enroll {
-        /// Address of the aggregator
+        /// Address of the gateway; several of one fleet as HOST:PORT,HOST:PORT
         #[arg(long, default_value = "127.0.0.1:4433")]
         server: String,
         /// Token that `fairtier gateway token` printed; also from FAIRTIER_TOKEN, which other users cannot see
@@ -88,7 +85,7 @@ enum DeviceCommand {
     /// Replace an identity by one with a new key and certificate
     #[command(after_help = examples::RENEW)]
     Renew {
-        /// Address of the aggregator
+        /// Address of the gateway; several of one fleet as HOST:PORT,HOST:PORT
         #[arg(long, default_value = "127.0.0.1:4433")]
         server: String,
         /// File that holds the identity; it is replaced
@@ -124,7 +121,7 @@ enum BoardCommand {
 
 #[derive(clap::Args, Debug)]
 struct RunArgs {
-    /// Address of the aggregator
+    /// Address of the gateway; several of one fleet as HOST:PORT,HOST:PORT
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
     /// Identity file that `fairtier gateway enroll` wrote for this device
@@ -188,7 +185,9 @@ impl Device {
             DeviceCommand::Enroll { server, token, out, format } => {
                 let path = out.join(format!("{}.pem", token.device));
                 let file = PrivateFile::create(&path)?;
-                file.commit(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
+                let bundle =
+                    ask_each(&server, token.device.as_str(), |address| enrol::enrol(address, &token))?;
+                file.commit(&bundle)?;
                 say(
                     format,
                     &format!("{}\n", path.display()),
@@ -197,7 +196,8 @@ impl Device {
             }
             DeviceCommand::Renew { server, identity, format } => {
                 let (present, file) = (Identity::load(&identity)?, PrivateFile::create(&identity)?);
-                file.commit(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
+                let name = present.name().unwrap_or_default();
+                file.commit(&ask_each(&server, name, |address| enrol::renew(address, &present))?)?;
                 say(format, &format!("{}\n", identity.display()), &json!({ "file": identity }))
             }
             #[cfg(feature = "predict")]
@@ -233,9 +233,30 @@ fn start_log(level: LevelFilter) {
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
 }
 
-fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Result<String> {
+/// Another gateway may have an answer.
+fn is_passing(error: &EnrolError) -> bool {
+    use EnrolError::{Link, Refused, Socket};
+    matches!(error, Link(_) | Socket(_) | Refused(Code::Busy | Code::NotReady))
+}
+
+/// Asks one gateway after another for an identity, until one answers.
+fn ask_each<E>(server: &str, name: &str, ask: impl Fn(SocketAddr) -> E) -> Result<String>
+where
+    E: Future<Output = Result<String, EnrolError>>,
+{
+    let order = resolve(server)?.order_of(name);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(enrolment)?)
+    runtime.block_on(async {
+        for (number, &address) in order.iter().enumerate() {
+            match ask(address).await {
+                Err(error) if is_passing(&error) && number + 1 < order.len() => {
+                    tracing::warn!("{address}: {error}; trying {}", order[number + 1]);
+                }
+                answer => return Ok(answer?),
+            }
+        }
+        bail!("--server {server}: no address")
+    })
 }
 
 fn run(args: &RunArgs) -> Result<()> {
@@ -262,7 +283,7 @@ fn run_with(args: &RunArgs, schema: Option<&Schema>) -> Result<()> {
     let identity = Identity::load(&args.identity)?;
     let privacy = args.privacy.beside(&args.identity)?;
     let client = Client {
-        server: resolve(&args.server)?,
+        gateways: resolve(&args.server)?,
         identity,
         profile: Profile { device, budget: args.budget.budget(), data: samples.shard().summary(), privacy },
         spent: privacy.most().map(|_| spent_file(&args.identity)),
@@ -330,9 +351,8 @@ fn report(event: &Event) {
     }
 }
 
-fn resolve(server: &str) -> Result<SocketAddr> {
-    let mut found = server.to_socket_addrs().with_context(|| format!("--server {server}"))?;
-    found.next().ok_or_else(|| anyhow!("--server {server}: no address"))
+fn resolve(server: &str) -> Result<GatewayAddresses> {
+    GatewayAddresses::resolve(server).with_context(|| format!("--server {server}"))
 }
 
 /// Resolves on SIGINT or SIGTERM.

@@ -5,7 +5,7 @@
 use std::{env, error::Error, path::PathBuf, time::Duration};
 
 use fairtier::device::{
-    Budget, Client, Event, Identity, Privacy, Profile, SaveModel,
+    Budget, Client, Event, GatewayAddresses, Identity, Privacy, Profile, SaveModel,
     data::{DataError, Samples, Shard},
     train::Fast,
 };
@@ -13,14 +13,14 @@ use fairtier::device::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let usage = "usage: device ADDRESS NAME.pem";
-    let server = env::args().nth(1).ok_or(usage)?.parse()?;
+    let gateways = GatewayAddresses::resolve(&env::args().nth(1).ok_or(usage)?)?;
     let path = PathBuf::from(env::args().nth(2).ok_or(usage)?);
     let device = path.file_stem().and_then(|name| name.to_str()).ok_or(usage)?.parse()?;
     // A fifth of the samples is kept for evaluation.
     let shard = readings(300)?.split(0.2, 0)?;
     let budget = Budget { ram: 16 << 10, ..Budget::UNLIMITED };
     let client = Client {
-        server,
+        gateways,
         identity: Identity::load(&path)?,
         profile: Profile { device, budget, data: shard.summary(), privacy: Privacy::default() },
         spent: None,

@@ -67,7 +67,7 @@ pub mod gateway {
 pub mod device {
     pub use client::{
         Event, Profile, data,
-        host::{Client, ClientError, Conclusion, Identity, SaveModel},
+        host::{Client, ClientError, Conclusion, GatewayAddresses, Identity, SaveModel},
         train,
     };
     pub use common::{Budget, DeviceId, privacy::Privacy};

@@ -39,6 +39,7 @@
 //! | `run_status` | progress of a run: `status`, refusals in the log, runs in which nothing was trained |
 //! | `security_doc` | SECURITY.md names tests that exist |
 //! | `service` | a gateway as a service: backups under load, a service manager, reloads, metrics, packaging |
+//! | `several_gateways` | devices and bridges with several addresses: gateways that stop, die, are full or come back elsewhere |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `slow_devices` | what a round waits for, in virtual time |
 //! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
@@ -86,6 +87,7 @@ mod rounds;
 mod run_status;
 mod security_doc;
 mod service;
+mod several_gateways;
 mod several_runs;
 mod simulation;
 mod slow_devices;

@@ -286,3 +286,17 @@ fn the_systemd_unit_is_hardened() {
         assert!(unit.contains(line), "{line}");
     }
 }
+
+#[test]
+fn int8_is_advised_to_a_large_fleet() {
+    let names: Vec<String> = (0..1000).map(|number| format!("cam-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let gateway = Gateway::new("", &names);
+    let dir = gateway.text("gw");
+    let args = ["check", "--dir", &dir, "--listen", "127.0.0.1:0", "--format", "json"];
+    let is_advised =
+        || Process::start("check", "gateway", &args).succeed().contains("a quarter of the bytes");
+    assert!(is_advised());
+    fs::write(gateway.path("gw/fairtier.toml"), "wire.up = \"int8\"").unwrap();
+    assert!(!is_advised());
+}

@@ -16,7 +16,10 @@
 //! ```
 //! After the last round, one more exchange collects scores; then the run is Finished.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::OnceLock,
+};
 
 use common::{
     DeviceId, Duration, Instant, RunId, TierSet,
@@ -35,6 +38,7 @@ use strategies::tiered::TieredModel;
 
 mod action;
 mod assign;
+mod connections;
 mod exports;
 mod inbox;
 mod notice;
@@ -50,6 +54,7 @@ mod waiting;
 mod watch;
 
 pub use action::{Action, StoredUpdate};
+use connections::Connections;
 use exports::Exports;
 use notice::Notices;
 pub use notice::{Notice, RefusedBy};
@@ -81,6 +86,8 @@ pub struct Coordinator {
     fleet: Fleet,
     phase: Phase,
     last_closed: LastClosed,
+    /// The result of [`Coordinator::mean_quorum`], until devices or the settings change.
+    mean_quorum: OnceLock<f64>,
     /// Updates of each tier that are enough for the open round; empty: all.
     wanted: Vec<usize>,
     /// Buffers of written updates, reused for the next ones. Allocating them again on changing threads makes the process grow.
@@ -96,7 +103,7 @@ pub struct Coordinator {
     notices: Notices,
     /// The operator wants no further round for now.
     paused: bool,
-    conns: BTreeMap<ConnId, Outbox>,
+    conns: Connections,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
 }
@@ -138,6 +145,7 @@ impl Coordinator {
             fleet: Fleet::new(start.fixed, start.devices),
             phase,
             last_closed: LastClosed { ticket, delivered: BTreeSet::new() },
+            mean_quorum: OnceLock::new(),
             wanted,
             spare: vec![],
             exports: Exports::default(),
@@ -147,7 +155,7 @@ impl Coordinator {
             answer_times: RecentByKind::default(),
             notices: Notices::default(),
             paused: false,
-            conns: BTreeMap::new(),
+            conns: Connections::default(),
             awake: BTreeSet::new(),
             actions: VecDeque::new(),
         };
@@ -178,6 +186,7 @@ impl Coordinator {
     /// The operator has changed how the run is conducted.
     pub fn adopt(&mut self, conduct: Conduct, now: Instant) {
         self.settings.adopt(conduct);
+        self.mean_quorum.take();
         self.start_uploads(now);
         self.advance(now);
     }
@@ -207,14 +216,12 @@ impl Coordinator {
 
     /// The certificate of a connection allows these tiers only.
     pub fn allow(&mut self, conn: ConnId, tiers: TierSet) {
-        if let Some(outbox) = self.conns.get_mut(&conn) {
-            outbox.allowed = tiers;
-        }
+        self.conns.change(conn, |outbox| outbox.allowed = tiers);
     }
 
     /// A connection has ended.
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
-        if let Some(outbox) = self.conns.remove(&conn)
+        if let Some(outbox) = self.conns.remove(conn)
             && self.fleet.leave(&outbox.device, conn)
         {
             self.note_lost_link(&outbox.device, now);
@@ -257,11 +264,7 @@ impl Coordinator {
 
     /// Time has passed: call it at [`Coordinator::poll_timeout`] or later.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for (&conn, outbox) in &mut self.conns {
-            if outbox.handle_timeout(now) {
-                self.awake.insert(conn);
-            }
-        }
+        self.awake.extend(self.conns.handle_timeout(now));
         self.start_uploads(now);
         let check = self.open_exchange().and_then(|exchange| exchange.next_silence_check);
         if check.is_some_and(|check| check <= now) {
@@ -275,8 +278,7 @@ impl Coordinator {
 
     /// When to call [`Coordinator::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let transfers = self.conns.values().filter_map(Outbox::poll_timeout);
-        self.poll_limit().into_iter().chain(transfers).min()
+        self.poll_limit().into_iter().chain(self.conns.poll_timeout()).min()
     }
 
     /// The next moment at which time alone may close the open exchange.
@@ -316,7 +318,7 @@ impl Coordinator {
     /// An exchange that was complete when the aggregator was restarted closes once a device is connected. A device without a
     /// receipt asks for it then, and only the process that closes an exchange knows which updates count in it.
     fn awaits_return(&self, exchange: &OpenExchange) -> bool {
-        exchange.complete_at_start && self.fleet.connected().next().is_none()
+        exchange.complete_at_start && self.fleet.connected_len() == 0
     }
 
     fn close(&mut self, now: Instant) {
@@ -364,9 +366,8 @@ impl Coordinator {
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {
         if let Some(conn) = self.fleet.get(device).and_then(|device| device.conn)
-            && let Some(outbox) = self.conns.get_mut(&conn)
+            && self.conns.change(conn, |outbox| outbox.say(message)).is_some()
         {
-            outbox.say(message);
             self.awake.insert(conn);
         }
     }

@@ -40,6 +40,8 @@ pub struct Fleet {
     devices: BTreeMap<DeviceId, RegisteredDevice>,
     /// Tiers that the operator has fixed.
     fixed: BTreeMap<DeviceId, Tier>,
+    /// Devices with a connection; counted, because a gathering fleet asks for every message.
+    connected: usize,
 }
 
 impl Fleet {
@@ -56,7 +58,7 @@ impl Fleet {
             };
             (device.record.device.clone(), device)
         };
-        Self { devices: registered.into_iter().map(disconnected).collect(), fixed }
+        Self { devices: registered.into_iter().map(disconnected).collect(), fixed, connected: 0 }
     }
 
     /// Admits a device that speaks a protocol version, or returns the reason why not. Returns the record if it is new or has
@@ -88,6 +90,9 @@ impl Fleet {
             data: hello.data.clone(),
         };
         let known = self.devices.remove(&hello.device);
+        if known.as_ref().is_none_or(|known| known.conn.is_none()) {
+            self.connected += 1;
+        }
         let changed = known.as_ref().is_none_or(|known| known.record != record).then(|| record.clone());
         let (liveness, timing) = known.map(|known| (known.liveness, known.timing)).unwrap_or_default();
         let (conn, max_chunk) = (Some(conn), hello.max_chunk);
@@ -142,6 +147,7 @@ impl Fleet {
         match self.devices.get_mut(device) {
             Some(device) if device.conn == Some(conn) => {
                 device.conn = None;
+                self.connected -= 1;
                 true
             }
             _ => false,
@@ -153,14 +159,18 @@ impl Fleet {
         self.devices.get(device)
     }
 
-    /// The same for changes.
-    pub fn get_mut(&mut self, device: &DeviceId) -> Option<&mut RegisteredDevice> {
+    /// The same for changes; [`Fleet::admit`] and [`Fleet::leave`] alone set its connection.
+    pub(crate) fn get_mut(&mut self, device: &DeviceId) -> Option<&mut RegisteredDevice> {
         self.devices.get_mut(device)
     }
 
     /// Removes a device; false if the fleet does not have it.
     pub fn remove(&mut self, device: &DeviceId) -> bool {
-        self.devices.remove(device).is_some()
+        let removed = self.devices.remove(device);
+        if removed.as_ref().is_some_and(|removed| removed.conn.is_some()) {
+            self.connected -= 1;
+        }
+        removed.is_some()
     }
 
     /// Whether a device has a connection.
@@ -171,6 +181,12 @@ impl Fleet {
     /// Devices with a connection, in DeviceId order.
     pub fn connected(&self) -> impl Iterator<Item = &RegisteredDevice> {
         self.devices().filter(|device| device.conn.is_some())
+    }
+
+    /// How many devices have a connection.
+    pub fn connected_len(&self) -> usize {
+        debug_assert_eq!(self.connected, self.connected().count());
+        self.connected
     }
 
     /// All devices, connected or not, in DeviceId order.

@@ -121,8 +121,8 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError> {
-        self.devices.insert(device.device.clone(), device.clone());
+    fn register(&mut self, devices: &[DeviceRecord]) -> Result<(), StoreError> {
+        self.devices.extend(devices.iter().map(|device| (device.device.clone(), device.clone())));
         Ok(())
     }
 

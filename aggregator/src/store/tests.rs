@@ -134,8 +134,7 @@ fn each(check: impl Fn(&mut dyn Store)) {
 /// A store with an open round 1 and updates of b, a, c.
 fn started(store: &mut dyn Store) {
     store.begin_run(&run(), &[0.0; 3]).unwrap();
-    store.register(&device("b")).unwrap();
-    store.register(&device("a")).unwrap();
+    store.register(&[device("b"), device("a")]).unwrap();
     store.open_round(&round(1)).unwrap();
     for (name, value) in [("b", 2.0), ("a", 1.0), ("c", 3.0)] {
         assert_eq!(append(store, name, 1, value), [PutOutcome::New]);

@@ -25,8 +25,9 @@ pub(super) fn schema(args: &RunArgs) -> Result<Option<Schema>> {
         args.data.shard_by(Some(local))?;
     }
     let (identity, device) = (Identity::load(&args.identity)?, device_name(args)?);
+    let gateways = resolve(&args.server)?;
     let link = SchemaLink {
-        server: resolve(&args.server)?,
+        gateways: &gateways,
         identity: &identity,
         device: &device,
         silence: Duration::from_secs(args.silence),

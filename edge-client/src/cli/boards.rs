@@ -32,7 +32,7 @@ use super::{print, resolve, stop_signal};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct BridgeArgs {
-    /// Address of the aggregator
+    /// Address of the gateway; several of one fleet as HOST:PORT,HOST:PORT
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
     /// Identity file that `fairtier gateway enroll` wrote for the bridge
@@ -51,7 +51,7 @@ pub(super) struct BridgeArgs {
 
 pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
     let bridge = Bridge {
-        server: resolve(&args.server)?,
+        gateways: resolve(&args.server)?,
         identity: Identity::load(&args.identity)?,
         ports: args.ports.clone(),
         ask: args.ask.filter(|&seconds| seconds > 0).map(Duration::from_secs),

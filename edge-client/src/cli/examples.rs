@@ -34,13 +34,17 @@ Examples:
   fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
   fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
             send at most 50 answers, all with noise, each with an epsilon of at most 2
+  fairtier device run --server gw-1:4433,gw-2:4433 --identity cam-1.pem --data digits
+            go on at the other address when one is lost
 
 The secret of the noise is created in cam-1.secret, next to the identity. It never leaves this machine.";
 
 pub(super) const BRIDGE: &str = "\
 Examples:
   fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'     all boards that are plugged in
-  fairtier device bridge --identity bridge.pem --port unix:boards.sock --ask 60           emulated ones, with their status";
+  fairtier device bridge --identity bridge.pem --port unix:boards.sock --ask 60           emulated ones, with their status
+  fairtier device bridge --server gw-1:4433,gw-2:4433 --identity bridge.pem --port '/dev/ttyACM*'
+            go on at the other address when one is lost";
 
 pub(super) const FLASH: &str = "\
 Examples:

@@ -2,7 +2,6 @@
 //! training.
 
 use std::{
-    net::SocketAddr,
     path::PathBuf,
     time::{self, Duration},
 };
@@ -13,9 +12,10 @@ use tracing::warn;
 use super::{
     advice::advice,
     backoff::ReconnectBackoff,
+    gateways::{GatewayAddresses, Route, Turn},
     identity::Identity,
     privacy::{self, PrivacyError},
-    quic,
+    quic::Sockets,
     refusals::{Next, Refusals},
     renewal::Renewal,
     watch::SampleSource,
@@ -69,8 +69,8 @@ pub struct Conclusion {
 /// One device.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Address of the gateway.
-    pub server: SocketAddr,
+    /// Addresses of the fleet's gateways.
+    pub gateways: GatewayAddresses,
     /// Key and certificate.
     pub identity: Identity,
     /// Name, limits and data of the device.
@@ -101,7 +101,11 @@ pub struct SaveModel {
 enum LinkEnd {
     Finished,
     Stopped,
-    Lost(String),
+    Lost {
+        reason: String,
+        /// The gateway has no room, or stops.
+        turned_away: bool,
+    },
     /// One of both ends refuses; the gateway is authenticated.
     Refused(Refusal),
 }
@@ -115,7 +119,8 @@ impl Client {
         stop: impl Future<Output = ()>,
         mut observe: impl FnMut(&Event),
     ) -> Result<Conclusion, ClientError> {
-        let endpoint = quic::endpoint(self.server).map_err(ClientError::Socket)?;
+        let mut route = Route::new(&self.gateways, self.profile.device.as_str());
+        let mut sockets = Sockets::open(route.addresses()).map_err(ClientError::Socket)?;
         let mut driver = ClientDriver {
             client: self,
             session: Session::new(self.profile.clone(), HeapArena::new(self.profile.budget.ram)),
@@ -130,6 +135,7 @@ impl Client {
             refusals: Refusals::new(self.leave_after),
             carried: false,
             compared: None,
+            joined: false,
         };
         if let Some(path) = &self.spent {
             driver.spent = privacy::load_spent(path)?;
@@ -138,7 +144,8 @@ impl Client {
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
         loop {
-            let attempt = driver.connect(&endpoint);
+            (driver.carried, driver.joined) = (false, false);
+            let attempt = driver.connect(&mut sockets, route.address());
             let end = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) }
             {
                 Ok(link) => {
@@ -147,26 +154,33 @@ impl Client {
                     last_link = time::Instant::now();
                     if driver.end.rounds > before || driver.carried {
                         driver.backoff.reset();
+                        route.note_progress();
                     }
                     end
                 }
                 Err(error) => error.into(),
             };
+            let last = route.address();
             let refused = matches!(end, LinkEnd::Refused(_));
             let pause = match end {
                 LinkEnd::Finished | LinkEnd::Stopped => {
-                    endpoint.wait_idle().await;
+                    sockets.wait_idle().await;
                     return Ok(driver.end);
                 }
-                LinkEnd::Lost(reason) => {
+                LinkEnd::Lost { reason, turned_away } => {
                     if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
                         return Err(ClientError::Unreachable(limit));
                     }
-                    let pause = driver.backoff.pause(driver.session.is_under_way());
-                    warn!("link lost ({reason}); trying again in {pause:.1?}");
-                    pause
+                    let pause = match route.note_end(turned_away, driver.joined) {
+                        Turn::AtOnce => None,
+                        Turn::AfterPause => Some(driver.backoff.pause(driver.session.is_under_way())),
+                    };
+                    let when = pause.map_or("now".to_owned(), |pause| format!("in {pause:.1?}"));
+                    warn!("link lost ({reason}); trying {} {when}", route.next_after(last));
+                    pause.unwrap_or_default()
                 }
                 LinkEnd::Refused(refusal) => {
+                    route.note_end(false, false);
                     match driver.refusals.refused(refusal.code, time::Instant::now()) {
                         Next::End => return Err(ClientError::Refused { refusal }),
                         Next::TryAgain(pause) => {

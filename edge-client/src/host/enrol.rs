@@ -273,7 +273,7 @@ fn unproven(error: &quinn::ConnectionError) -> EnrolError {
 fn refused(error: quinn::ConnectionError) -> EnrolError {
     match LinkError::from(error) {
         LinkError::Refused(code) => EnrolError::Refused(code),
-        LinkError::Lost(reason) => EnrolError::Link(reason),
+        other => EnrolError::Link(other.to_string()),
     }
 }
 

@@ -106,7 +106,7 @@ impl Identity {
     }
 
     /// The device name in its certificate.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 

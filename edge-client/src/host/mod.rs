@@ -9,6 +9,7 @@ mod client;
 pub mod enrol;
 pub mod footprint;
 mod freshness;
+mod gateways;
 mod identity;
 pub mod privacy;
 mod private_file;
@@ -23,6 +24,7 @@ mod watch;
 
 pub use backoff::ReconnectBackoff;
 pub use client::{Client, ClientError, Conclusion, SILENCE, SaveModel};
+pub use gateways::{AddressError, GatewayAddresses};
 pub use identity::{Identity, IdentityError};
 pub use private_file::PrivateFile;
 pub use quic::client_config;

@@ -1,6 +1,11 @@
 //! The QUIC link of a device: one control stream and one stream per transfer, with length-prefixed frames.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
     Code, TransferId, Versions,
@@ -30,6 +35,12 @@ pub(super) enum LinkError {
     /// The authenticated aggregator has closed the connection with a reason.
     #[error("{0}")]
     Refused(Code),
+    /// The server takes no further connection now. An attacker on the path can forge this.
+    #[error("{0}")]
+    NoRoom(String),
+    /// The server speaks none of the protocols that were offered. An attacker on the path can forge this.
+    #[error("{0}; the server speaks no version of the protocol that this program knows")]
+    OtherProtocol(String),
     #[error("{0}")]
     Lost(String),
 }
@@ -38,7 +49,8 @@ pub(super) enum LinkError {
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 /// The alert for a peer that speaks none of our protocols.
 const NO_PROTOCOL: u64 = 0x178;
-const NO_VERSION: &str = "; the server speaks no version of the protocol that this program knows";
+/// QUIC's error code of a server that refuses a connection.
+const CONNECTION_REFUSED: u64 = 0x2;
 
 impl LinkError {
     /// From an error whose text the peer may have chosen.
@@ -46,9 +58,9 @@ impl LinkError {
         Self::Lost(printable(error))
     }
 
-    /// Whether the server speaks none of the protocols that were offered.
-    pub(super) fn is_other_protocol(&self) -> bool {
-        matches!(self, Self::Lost(reason) if reason.ends_with(NO_VERSION))
+    /// The gateway has no room or is not ready, so that another one may serve the device.
+    pub(super) fn is_turned_away(&self) -> bool {
+        matches!(self, Self::NoRoom(_) | Self::Refused(Code::Busy | Code::NotReady))
     }
 
     /// From an error before the handshake is complete, when an attacker on the path can forge any reason.
@@ -58,12 +70,15 @@ impl LinkError {
             ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
             _ => 0,
         };
-        let hint = match code {
-            NO_PROTOCOL => NO_VERSION,
-            code if ALERTS.contains(&code) => "; is --server the gateway that made this identity or token?",
-            _ => "",
-        };
-        Self::Lost(format!("{}{hint}", printable(error)))
+        let reason = printable(error);
+        match code {
+            CONNECTION_REFUSED => Self::NoRoom(reason),
+            NO_PROTOCOL => Self::OtherProtocol(reason),
+            code if ALERTS.contains(&code) => {
+                Self::Lost(format!("{reason}; is --server the gateway that made this identity or token?"))
+            }
+            _ => Self::Lost(reason),
+        }
     }
 }
 
@@ -104,12 +119,55 @@ pub(super) struct QuicLink {
 }
 
 /// A socket for outgoing connections.
-pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
-    let any: SocketAddr =
-        if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { (std::net::Ipv6Addr::UNSPECIFIED, 0).into() };
-    let loopback: SocketAddr =
-        if server.is_ipv4() { ([127, 0, 0, 1], 0).into() } else { (std::net::Ipv6Addr::LOCALHOST, 0).into() };
-    Endpoint::client(if server.ip().is_loopback() { loopback } else { any })
+pub(super) fn endpoint(server: SocketAddr) -> io::Result<Endpoint> {
+    Endpoint::client(local(server))
+}
+
+/// The local address of connections to a server.
+fn local(server: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = match (server.is_ipv4(), server.ip().is_loopback()) {
+        (true, true) => Ipv4Addr::LOCALHOST.into(),
+        (true, false) => Ipv4Addr::UNSPECIFIED.into(),
+        (false, true) => Ipv6Addr::LOCALHOST.into(),
+        (false, false) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    (ip, 0).into()
+}
+
+/// Sockets for outgoing connections to several servers: one for each kind of address.
+#[derive(Debug)]
+pub(super) struct Sockets(Vec<(SocketAddr, Endpoint)>);
+
+impl Sockets {
+    /// Fails if there is no socket for any of these servers.
+    pub(super) fn open(servers: &[SocketAddr]) -> io::Result<Self> {
+        let (mut this, mut failed) = (Self(vec![]), None);
+        for &server in servers {
+            failed = this.to(server).err().or(failed);
+        }
+        match failed {
+            Some(error) if this.0.is_empty() => Err(error),
+            _ => Ok(this),
+        }
+    }
+
+    /// The socket for connections to a server.
+    pub(super) fn to(&mut self, server: SocketAddr) -> io::Result<Endpoint> {
+        let local = local(server);
+        if let Some((_, open)) = self.0.iter().find(|(address, _)| *address == local) {
+            return Ok(open.clone());
+        }
+        let endpoint = Endpoint::client(local)?;
+        self.0.push((local, endpoint.clone()));
+        Ok(endpoint)
+    }
+
+    /// Waits until all connections are closed.
+    pub(super) async fn wait_idle(&self) {
+        for (_, endpoint) in &self.0 {
+            endpoint.wait_idle().await;
+        }
+    }
 }
 
 /// How a device connects: identity, protocols and idle timeout.
@@ -128,12 +186,13 @@ pub fn client_config(
 
 /// Opens a connection that speaks one of `protocols`.
 pub(super) async fn connect(
-    endpoint: &Endpoint,
+    sockets: &mut Sockets,
     server: SocketAddr,
     identity: &Identity,
     protocols: &[&[u8]],
     silence: Duration,
 ) -> Result<Connection, LinkError> {
+    let endpoint = sockets.to(server).map_err(|error| LinkError::lost(&error))?;
     let config = client_config(identity, protocols, silence).map_err(|error| LinkError::lost(&error))?;
     let connecting =
         endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| LinkError::lost(&error))?;
@@ -150,12 +209,12 @@ pub(super) async fn connect(
 
 impl QuicLink {
     pub(super) async fn connect(
-        endpoint: &Endpoint,
+        sockets: &mut Sockets,
         server: SocketAddr,
         identity: &Identity,
         silence: Duration,
     ) -> Result<Self, LinkError> {
-        let connection = connect(endpoint, server, identity, &PROTOCOLS, silence).await?;
+        let connection = connect(sockets, server, identity, &PROTOCOLS, silence).await?;
         let (control, receive) = connection.open_bi().await?;
         let (sender, frames) = mpsc::channel(32);
         let mut readers = JoinSet::new();

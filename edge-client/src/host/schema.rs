@@ -15,8 +15,9 @@ use quinn::VarInt;
 
 use super::{
     ReconnectBackoff,
+    gateways::{GatewayAddresses, Route, Turn},
     identity::Identity,
-    quic::{self, LinkError},
+    quic::{self, LinkError, Sockets},
     watch::ReadBy,
 };
 use crate::data::schema::{DecodeError, Schema};
@@ -56,8 +57,8 @@ pub struct ToldSchema {
 /// How a device reaches the gateway before it joins.
 #[derive(Copy, Clone, Debug)]
 pub struct SchemaLink<'a> {
-    /// Address of the gateway.
-    pub server: SocketAddr,
+    /// Addresses of the fleet's gateways.
+    pub gateways: &'a GatewayAddresses,
     /// Who the device is.
     pub identity: &'a Identity,
     /// Its name, from which pauses follow.
@@ -71,7 +72,7 @@ pub struct SchemaLink<'a> {
 impl SchemaLink<'_> {
     /// The schema of the run, if it has one.
     pub async fn schema(&self) -> Result<Option<ToldSchema>, SchemaLinkError> {
-        ToldSchema::of(&self.ask(&SchemaQuestion::default()).await?)
+        ToldSchema::of(&self.ask(&SchemaQuestion::default(), &mut self.route()).await?)
     }
 
     /// Whether samples that were read in this way suit the run that the gateway serves. A gateway of a version without schemas
@@ -80,9 +81,11 @@ impl SchemaLink<'_> {
         if read_by == ReadBy::Unknown {
             return Ok(true);
         }
-        let told = match self.ask_once(&SchemaQuestion::default()).await? {
+        let route = self.route();
+        let mut sockets = Sockets::open(route.addresses()).map_err(SchemaLinkError::Socket)?;
+        let told = match self.ask_once(&SchemaQuestion::default(), &mut sockets, route.address()).await {
             Ok(answer) => ToldSchema::of(&answer)?,
-            Err(error) if error.is_other_protocol() => None,
+            Err(LinkError::OtherProtocol(_)) => None,
             Err(_) => SchemaLink { give_up_after: Some(COMPARE), ..*self }.schema().await?,
         };
         Ok(match (told, read_by) {
@@ -98,9 +101,9 @@ impl SchemaLink<'_> {
         schema: &Schema,
         summaries: Vec<ColumnScale>,
     ) -> Result<Schema, SchemaLinkError> {
-        let (question, mut told) = (SchemaQuestion { summaries }, false);
+        let (question, mut route, mut told) = (SchemaQuestion { summaries }, self.route(), false);
         loop {
-            let answer = self.ask(&question).await?;
+            let answer = self.ask(&question, &mut route).await?;
             if !answer.scales.is_empty() {
                 return resolve(schema, &answer.scales);
             }
@@ -112,20 +115,28 @@ impl SchemaLink<'_> {
     }
 
     /// Asks until there is an answer. A refusal of an authenticated gateway is final.
-    async fn ask(&self, question: &SchemaQuestion) -> Result<SchemaAnswer, SchemaLinkError> {
+    async fn ask(
+        &self,
+        question: &SchemaQuestion,
+        route: &mut Route,
+    ) -> Result<SchemaAnswer, SchemaLinkError> {
         let (began, mut backoff) = (Instant::now(), ReconnectBackoff::new(self.device));
+        let mut sockets = Sockets::open(route.addresses()).map_err(SchemaLinkError::Socket)?;
         loop {
-            let problem = match self.ask_once(question).await? {
+            let problem = match self.ask_once(question, &mut sockets, route.address()).await {
                 Ok(answer) => return Ok(answer),
                 Err(LinkError::Refused(code @ (Code::UnknownDevice | Code::BadMessage))) => {
                     return Err(SchemaLinkError::Refused(code));
                 }
-                Err(error) => error.to_string(),
+                Err(error) => error,
             };
             if self.give_up_after.is_some_and(|limit| began.elapsed() >= limit) {
-                return Err(SchemaLinkError::GaveUp(problem));
+                return Err(SchemaLinkError::GaveUp(problem.to_string()));
             }
-            let pause = backoff.pause(false);
+            let pause = match route.note_end(problem.is_turned_away(), false) {
+                Turn::AtOnce => Duration::ZERO,
+                Turn::AfterPause => backoff.pause(false),
+            };
             tracing::warn!(
                 "no schema from the gateway: {problem}; next attempt in {:.1} s",
                 pause.as_secs_f32()
@@ -134,14 +145,18 @@ impl SchemaLink<'_> {
         }
     }
 
+    fn route(&self) -> Route {
+        Route::new(self.gateways, self.device.as_str())
+    }
+
     async fn ask_once(
         &self,
         question: &SchemaQuestion,
-    ) -> Result<Result<SchemaAnswer, LinkError>, SchemaLinkError> {
-        let endpoint = quic::endpoint(self.server).map_err(SchemaLinkError::Socket)?;
+        sockets: &mut Sockets,
+        server: SocketAddr,
+    ) -> Result<SchemaAnswer, LinkError> {
         let exchange = async {
-            let connection =
-                quic::connect(&endpoint, self.server, self.identity, &[ALPN], self.silence).await?;
+            let connection = quic::connect(sockets, server, self.identity, &[ALPN], self.silence).await?;
             let (mut send, mut receive) = connection.open_bi().await?;
             let lost = |error: &dyn std::fmt::Display| LinkError::lost(error);
             let bytes = postcard::to_extend(question, Vec::new()).map_err(|error| lost(&error))?;
@@ -155,7 +170,7 @@ impl SchemaLink<'_> {
             wire::message(&answer).map_err(|error| lost(&error))
         };
         let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
-        Ok(answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into()))))
+        answer.unwrap_or_else(|_| Err(LinkError::Lost("no answer within 20 s".into())))
     }
 }
 

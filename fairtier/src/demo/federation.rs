@@ -115,7 +115,7 @@ fn client(
     let identity = Identity::parse(bundle.as_bytes())
         .map_err(|source| DemoError::Identity { device: device.device.to_string(), source })?;
     Ok(Client {
-        server: server.address(),
+        gateways: server.address().into(),
         identity,
         profile: Profile {
             device: device.device.clone(),

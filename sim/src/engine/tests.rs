@@ -117,7 +117,7 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[strategies::tiered::Tie
         let client = Client {
             silence: client::host::SILENCE,
             leave_after: client::host::refusals::LEAVE_AFTER,
-            server: server.address(),
+            gateways: server.address().into(),
             identity: Identity::parse(bundle.as_bytes()).unwrap(),
             profile,
             spent: None,

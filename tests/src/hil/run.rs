@@ -151,7 +151,7 @@ async fn run_async(
     }
     let traffic = Traffic::default();
     let bridge = Bridge {
-        server: server.address(),
+        gateways: server.address().into(),
         identity: identity(&authority, "bridge"),
         ports,
         ask: Some(Duration::from_secs(2)),
@@ -234,7 +234,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
     Client {
         silence: client::host::SILENCE,
         leave_after: client::host::refusals::LEAVE_AFTER,
-        server: server.address(),
+        gateways: server.address().into(),
         identity: identity(authority, device.device.as_str()),
         profile,
         spent: None,

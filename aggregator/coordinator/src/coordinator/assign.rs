@@ -59,11 +59,12 @@ impl Coordinator {
         let slice = self.published[tier.index()].clone();
         let guide = exchange.guide.get(tier.index()).cloned();
         let limits = self.limits(device);
-        let outbox = self.conns.get_mut(&self.fleet.get(device)?.conn?)?;
         let codec = self.settings.down_codec(tier);
-        let model = outbox.publish(TransferId::model(ticket.round), slice, codec.align(), limits);
-        let guide_id = TransferId::guide(ticket.exchange_id());
-        let guide = guide.map(|guide| outbox.publish(guide_id, guide, codec.align(), limits));
+        let (model, guide) = self.conns.change(self.fleet.get(device)?.conn?, |outbox| {
+            let model = outbox.publish(TransferId::model(ticket.round), slice, codec.align(), limits);
+            let guide_id = TransferId::guide(ticket.exchange_id());
+            (model, guide.map(|guide| outbox.publish(guide_id, guide, codec.align(), limits)))
+        })?;
         Some(Assignment { ticket, task, model, codec, guide })
     }
 }

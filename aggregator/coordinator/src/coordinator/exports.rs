@@ -69,10 +69,10 @@ impl Coordinator {
 
     fn offer_file(&mut self, conn: ConnId, ExportedFile { round, file }: ExportedFile) {
         let limits = self.settings.limits;
-        if let Some(outbox) = self.conns.get_mut(&conn) {
+        let offered = self.conns.change(conn, |outbox| {
             let blob = outbox.publish(TransferId::onnx(round), file, 1, limits);
             outbox.say(ToDevice::Onnx(blob));
-            self.awake.insert(conn);
-        }
+        });
+        self.awake.extend(offered.map(|()| conn));
     }
 }

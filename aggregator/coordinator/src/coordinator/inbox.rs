@@ -40,9 +40,9 @@ impl Coordinator {
             Err(error) => Err(error.code().into()),
         };
         let Err(refusal) = result else { return Ok(()) };
-        if let Some(outbox) = self.conns.get_mut(&conn) {
+        if let Some(outbox) = self.conns.get(conn) {
             self.notices.refused(&outbox.device, refusal);
-            outbox.say(ToDevice::Refusal(refusal));
+            self.conns.change(conn, |outbox| outbox.say(ToDevice::Refusal(refusal)));
             self.awake.insert(conn);
             self.actions.push_back(Action::Disconnect(conn));
         }
@@ -56,7 +56,7 @@ impl Coordinator {
         tail: &[u8],
         now: Instant,
     ) -> Result<(), Refusal> {
-        let outbox = self.conns.get(&conn).ok_or(Code::UnknownDevice)?;
+        let outbox = self.conns.get(conn).ok_or(Code::UnknownDevice)?;
         let device = outbox.device.clone();
         if let ToAggregator::Hello(hello) = message {
             return self.handle_hello(conn, &device, &hello, wire::tail(tail), now);
@@ -74,19 +74,15 @@ impl Coordinator {
             }
             ToAggregator::Fetch(fetch) => {
                 // The device resumes on a new connection, perhaps after its round has ended.
-                if !self.conns.get(&conn).is_some_and(|outbox| outbox.offers(fetch.transfer)) {
+                if !self.conns.get(conn).is_some_and(|outbox| outbox.offers(fetch.transfer)) {
                     self.answer_ready(&device);
                 }
-                if let Some(outbox) = self.conns.get_mut(&conn) {
-                    outbox.handle_fetch(fetch, now);
-                    self.awake.insert(conn);
-                }
+                self.conns.change(conn, |outbox| outbox.handle_fetch(fetch, now));
+                self.awake.insert(conn);
             }
             ToAggregator::Ack(ack) => {
-                if let Some(outbox) = self.conns.get_mut(&conn) {
-                    outbox.handle_ack(ack, now);
-                    self.awake.insert(conn);
-                }
+                self.conns.change(conn, |outbox| outbox.handle_ack(ack, now));
+                self.awake.insert(conn);
             }
             ToAggregator::Offer(offer) => self.handle_offer(&device, offer, now),
             ToAggregator::Refusal(refusal) => {
@@ -116,7 +112,7 @@ impl Coordinator {
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
-        let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
+        let allowed = self.conns.get(conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
         let before = self.fleet.get(device).and_then(|device| device.conn);
         let admitted =
             self.fleet.admit(hello, version, conn, &self.model.plans, self.settings.needs, allowed)?;
@@ -125,11 +121,10 @@ impl Coordinator {
             self.actions.push_back(Action::Displace(earlier));
         }
         if let Some(changed) = admitted {
+            self.mean_quorum.take();
             self.actions.extend(self.registrations.note(changed).map(Action::Register));
         }
-        if let Some(outbox) = self.conns.get_mut(&conn) {
-            outbox.joined = true;
-        }
+        self.conns.change(conn, |outbox| outbox.joined = true);
         if let Some(tier) = self.tier(device) {
             self.resign_other_tier(device, tier, now);
             let plan = self.model.plans[tier.index()].info;
@@ -145,9 +140,7 @@ impl Coordinator {
             let (need, have) = (Versions::OURS.oldest.into(), theirs.newest.into());
             return Err(Refusal { code: Code::WrongVersion, need, have });
         };
-        if let Some(outbox) = self.conns.get_mut(&conn) {
-            outbox.speak(version, versions.is_some());
-        }
+        self.conns.change(conn, |outbox| outbox.speak(version, versions.is_some()));
         Ok(version)
     }
 

@@ -103,15 +103,14 @@ impl Outbox {
         }
     }
 
-    /// True if something must be sent again.
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
-        let due = self.poll_timeout().is_some_and(|deadline| now >= deadline);
+    /// Sends again what was not acknowledged in time.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         for PublishedTransfer { outgoing, .. } in &mut self.transfers {
             outgoing.handle_timeout(now);
         }
-        due
     }
 
+    /// When to call [`Outbox::handle_timeout`].
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.transfers.iter().filter_map(|published| published.outgoing.poll_timeout()).min()
     }
@@ -154,12 +153,12 @@ impl Outbox {
 impl Coordinator {
     /// The next frame for a connection; without `chunks`, the next message.
     pub fn poll_frame(&mut self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
-        self.conns.get_mut(&conn)?.poll_frame(chunks)
+        self.conns.change(conn, |outbox| outbox.poll_frame(chunks))?
     }
 
     /// Whether a connection has a transfer under way: fetched, and not acknowledged to its end.
     pub fn is_sending(&self, conn: ConnId) -> bool {
-        self.conns.get(&conn).is_some_and(Outbox::is_sending)
+        self.conns.get(conn).is_some_and(Outbox::is_sending)
     }
 
     /// Writes the next frame for a connection into `out`.

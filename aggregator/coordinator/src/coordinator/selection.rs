@@ -15,7 +15,7 @@ impl Coordinator {
     /// Begins the next round if enough devices are connected. After the last round, the scores of the final model are
     /// collected. A paused run begins nothing.
     pub(super) fn gather(&mut self, now: Instant) {
-        if self.paused || self.fleet.connected().count() < self.needed() {
+        if self.paused || self.fleet.connected_len() < self.needed() {
             return;
         }
         let round = self.committed + 1;
@@ -58,8 +58,14 @@ impl Coordinator {
         needed.max(1)
     }
 
-    /// The mean over all devices of the quorum of their tier.
+    /// The mean over all devices of the quorum of their tier. A fleet that returns asks for it with every message.
     fn mean_quorum(&self) -> f64 {
+        let mean = *self.mean_quorum.get_or_init(|| self.find_mean_quorum());
+        debug_assert_eq!(mean, self.find_mean_quorum());
+        mean
+    }
+
+    fn find_mean_quorum(&self) -> f64 {
         let quorum = |tier| value_of(&self.settings.deadlines.quorum, tier);
         let sum: f64 = self.fleet.devices().map(|device| quorum(device.record.tier)).sum();
         if self.fleet.is_empty() { 1.0 } else { sum / self.fleet.len() as f64 }

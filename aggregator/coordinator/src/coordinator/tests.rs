@@ -1,5 +1,7 @@
 //! The Coordinator message by message; whole fleets over bad links are in the `tests` package.
 
+use std::collections::BTreeMap;
+
 use common::{
     Budget, Codec, Duration, TransferId,
     message::{Blob, DataSummary, Hello, Offer, ToAggregator},
@@ -22,6 +24,7 @@ use strategies::strategy::{Kind, Needs};
 
 mod deadlines;
 mod floods;
+mod returning;
 mod silence;
 mod versions;
 
@@ -52,6 +55,11 @@ fn settings(devices: usize) -> Settings {
         best: BestSettings::default(),
         divergence: 10.0,
     }
+}
+
+/// The samples of every device.
+fn data() -> DataSummary {
+    DataSummary { train_samples: 10, test_samples: 2, inputs: 64, classes: 10, ..DataSummary::default() }
 }
 
 /// The model of the default configuration, and its parameters.
@@ -123,14 +131,7 @@ impl Gateway {
 
     fn hello(&mut self, conn: u64, ram: u64) -> Result<(), Code> {
         let device = id(&format!("d{conn}"));
-        let data = DataSummary {
-            train_samples: 10,
-            test_samples: 2,
-            inputs: 64,
-            classes: 10,
-            ..DataSummary::default()
-        };
-        let budget = Budget { ram, ..Budget::UNLIMITED };
+        let (data, budget) = (data(), Budget { ram, ..Budget::UNLIMITED });
         self.hear(
             conn,
             &ToAggregator::Hello(Hello { device, budget, data, max_chunk: 1 << 16, max_nodes: 64 }),

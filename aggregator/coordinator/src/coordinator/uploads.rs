@@ -172,7 +172,7 @@ impl Coordinator {
         data: &[u8],
         now: Instant,
     ) {
-        let Some(outbox) = self.conns.get(&conn) else { return };
+        let Some(outbox) = self.conns.get(conn) else { return };
         let device = outbox.device.clone();
         self.note_heard(&device, now);
         let limits = self.limits(&device);

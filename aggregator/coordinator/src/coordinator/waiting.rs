@@ -54,7 +54,7 @@ impl Coordinator {
             // It waits for the operator.
             Phase::Gathering if self.paused => None,
             Phase::Gathering => {
-                let (have, need) = (self.fleet.connected().count(), self.needed());
+                let (have, need) = (self.fleet.connected_len(), self.needed());
                 let gathering = Some(Gathering { have, need });
                 let (round, over) = (self.committed + 1, self.has_trained());
                 let purpose = if over { Purpose::Evaluate } else { Purpose::Train };

@@ -21,6 +21,7 @@ impl Coordinator {
         if !self.fleet.remove(device) {
             return;
         }
+        self.mean_quorum.take();
         self.refuse_open(device, Code::UnknownDevice, now);
         self.advance(now);
     }

@@ -69,10 +69,13 @@ impl Store for DiskStore {
         }))
     }
 
-    fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError> {
+    fn register(&mut self, devices: &[DeviceRecord]) -> Result<(), StoreError> {
         self.ledger.write(|txn| {
-            let key = device.device.as_str();
-            txn.open_table(DEVICES)?.insert(key, ledger::encode(key, device)?.as_slice())?;
+            let mut table = txn.open_table(DEVICES)?;
+            for device in devices {
+                let key = device.device.as_str();
+                table.insert(key, ledger::encode(key, device)?.as_slice())?;
+            }
             Ok(())
         })
     }

@@ -9,7 +9,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -31,8 +30,9 @@ use tracing::{debug, info, warn};
 use super::{
     advice::{advice, is_passing},
     client::{ClientError, SILENCE},
+    gateways::{GatewayAddresses, Route, Turn},
     identity::Identity,
-    quic::{self, LinkError},
+    quic::{self, LinkError, Sockets},
     refusals::{Next, Refusals},
     renewal::Renewal,
 };
@@ -51,11 +51,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const ADMITTED: Duration = Duration::from_secs(10);
 const ROOM: usize = MAX_PACKET + 4;
 
-/// Carries boards on ports to one gateway.
+/// Carries boards on ports to one gateway of a fleet at a time.
 #[derive(Clone, Debug)]
 pub struct Bridge {
-    /// Address of the gateway.
-    pub server: SocketAddr,
+    /// Addresses of the fleet's gateways.
+    pub gateways: GatewayAddresses,
     /// Identity of the bridge.
     pub identity: Identity,
     /// Where boards are plugged in.
@@ -120,19 +120,20 @@ impl Bridge {
 
     /// Reconnects whenever the connection is lost. Returns only errors that end a bridge ([`super::refusals`]).
     async fn keep_connected(&self, connected: &watch::Sender<Option<quinn::Connection>>) -> ClientError {
-        let endpoint = match quic::endpoint(self.server) {
-            Ok(endpoint) => endpoint,
+        let mut route = Route::new(&self.gateways, self.identity.name().unwrap_or_default());
+        let mut sockets = match Sockets::open(route.addresses()) {
+            Ok(sockets) => sockets,
             Err(error) => return ClientError::Socket(error),
         };
         let mut renewal = Renewal::new(self.identity.clone());
         let mut pause = FIRST_PAUSE;
         let mut refusals = Refusals::new(self.leave_after);
         loop {
+            let (server, mut admitted) = (route.address(), false);
             let identity = renewal.identity();
-            let reason = match quic::connect(&endpoint, self.server, identity, &[BRIDGE_ALPN], SILENCE).await
-            {
+            let reason = match quic::connect(&mut sockets, server, identity, &[BRIDGE_ALPN], SILENCE).await {
                 Ok(connection) => {
-                    info!("connected to {}", self.server);
+                    info!("connected to {server}");
                     pause = FIRST_PAUSE;
                     let since = Instant::now();
                     connected.send_replace(Some(connection.clone()));
@@ -140,18 +141,26 @@ impl Bridge {
                         tokio::select! {
                             reason = connection.closed() => break reason.into(),
                             // All streams of the connection belong to boards.
-                            () = renewal.due() => renewal.renew_apart_if_due(self.server).await,
+                            () = renewal.due() => renewal.renew_apart_if_due(server).await,
                         }
                     };
                     connected.send_replace(None);
-                    if since.elapsed() > ADMITTED {
+                    admitted = since.elapsed() > ADMITTED;
+                    if admitted {
                         refusals.joined();
+                        route.note_progress();
                     }
                     reason
                 }
                 Err(error) => error,
             };
             let refused = matches!(reason, LinkError::Refused(code) if !is_passing(code));
+            let turn = route.note_end(reason.is_turned_away(), admitted && !refused);
+            let next = route.next_after(server);
+            if turn == Turn::AtOnce {
+                info!("{server} takes no bridge now ({reason}); trying {next}");
+                continue;
+            }
             let wait = match reason {
                 LinkError::Refused(code) if !is_passing(code) => {
                     let refusal = code.into();
@@ -164,11 +173,11 @@ impl Bridge {
                     }
                 }
                 LinkError::Refused(Code::NotReady) => {
-                    info!("the aggregator has stopped; trying again in {pause:.1?}");
+                    info!("the aggregator has stopped; trying {next} in {pause:.1?}");
                     pause
                 }
                 other => {
-                    warn!("link lost ({other}); trying again in {pause:.1?}");
+                    warn!("link lost ({other}); trying {next} in {pause:.1?}");
                     pause
                 }
             };

@@ -1,6 +1,9 @@
 //! Drives a Session over one link after another.
 
-use std::time::{self, Duration};
+use std::{
+    net::SocketAddr,
+    time::{self, Duration},
+};
 
 use common::{
     Instant, RunId,
@@ -10,7 +13,6 @@ use common::{
     transfer::{Lane, LinkLimits},
     wire::{self, Frame},
 };
-use quinn::Endpoint;
 use tracing::{debug, info, warn};
 
 use super::{Client, ClientError, Conclusion, LinkEnd, SaveModel};
@@ -21,7 +23,7 @@ use crate::{
         backoff::ReconnectBackoff,
         privacy,
         pull::{Pull, PullStep},
-        quic::{LinkError, QuicLink},
+        quic::{LinkError, QuicLink, Sockets},
         refusals::Refusals,
         renewal::Renewal,
         schema::SchemaLink,
@@ -52,11 +54,13 @@ pub(super) struct ClientDriver<'a> {
     pub carried: bool,
     /// The run whose schema suits the samples.
     pub compared: Option<RunId>,
+    /// The gateway has admitted the device on the present link.
+    pub joined: bool,
 }
 
 impl ClientDriver<'_> {
-    pub async fn connect(&self, endpoint: &Endpoint) -> Result<QuicLink, LinkError> {
-        QuicLink::connect(endpoint, self.client.server, self.renewal.identity(), self.client.silence).await
+    pub async fn connect(&self, sockets: &mut Sockets, server: SocketAddr) -> Result<QuicLink, LinkError> {
+        QuicLink::connect(sockets, server, self.renewal.identity(), self.client.silence).await
     }
 
     fn now(&self) -> Instant {
@@ -73,7 +77,6 @@ impl ClientDriver<'_> {
     ) -> Result<LinkEnd, ClientError> {
         self.refresh(source);
         self.session.handle_connected(LinkLimits::QUIC, link.versions(), self.now());
-        self.carried = false;
         let mut pull = Pull::default();
         let end = loop {
             match self.turn(&mut link, &mut pull, source, backend, stop, observe).await {
@@ -167,7 +170,7 @@ impl ClientDriver<'_> {
             return Ok(());
         }
         let link = SchemaLink {
-            server: self.client.server,
+            gateways: &self.client.gateways,
             identity: self.renewal.identity(),
             device: &self.client.profile.device,
             silence: self.client.silence,
@@ -244,6 +247,7 @@ impl ClientDriver<'_> {
             Event::Joined { run, tier, parameters } => {
                 info!(%run, "joined as {tier} with {parameters} parameters");
                 self.refusals.joined();
+                self.joined = true;
                 self.end.tier = Some(tier);
                 self.end.run = Some(run);
             }
@@ -321,7 +325,7 @@ impl From<LinkError> for LinkEnd {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Refused(code) if !is_passing(code) => Self::Refused(code.into()),
-            other => Self::Lost(other.to_string()),
+            other => Self::Lost { turned_away: other.is_turned_away(), reason: other.to_string() },
         }
     }
 }
