@@ -29,6 +29,7 @@ mod activation;
 mod arrange;
 mod check;
 mod elementwise;
+mod left_out;
 mod op;
 mod recurrent;
 #[cfg(test)]

@@ -21,6 +21,9 @@ use crate::train::Float;
 /// NaN stays NaN, so that divergence is detected.
 pub(in crate::train) fn forward<T: Float>(kind: Activation, values: &mut [T]) {
     let each = |f: &dyn Fn(T) -> T, values: &mut [T]| values.iter_mut().for_each(|value| *value = f(*value));
+    if kind.is_left_out() {
+        return;
+    }
     match kind {
         Activation::Relu => {
             for value in values {
@@ -102,6 +105,9 @@ impl<T: Float> Places<T> for InPlace<'_, T> {
 }
 
 fn chain<T: Float>(kind: Activation, places: impl Places<T>) {
+    if kind.is_left_out() {
+        return;
+    }
     match kind {
         Activation::Relu => places.run(gate(T::ZERO)),
         Activation::LeakyRelu { slope } => places.run(gate(T::from_f32(slope))),

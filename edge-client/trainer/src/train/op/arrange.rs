@@ -8,6 +8,9 @@ use crate::train::{
 };
 
 pub(in crate::train) fn forward<T: Float>(op: Arrange, x: &[T], second: &[T], y: &mut [T]) {
+    if op.is_left_out() {
+        return;
+    }
     match op {
         Arrange::Concat { first, second: other, .. } => {
             let (first, other) = (first as usize, other as usize);
@@ -28,6 +31,9 @@ pub(in crate::train) fn forward<T: Float>(op: Arrange, x: &[T], second: &[T], y:
 
 /// The gradient of the first operand.
 pub(in crate::train) fn backward<T: Float>(op: Arrange, dy: &[T], add: bool, dx: &mut [T]) {
+    if op.is_left_out() {
+        return;
+    }
     match op {
         Arrange::Concat { first, second, .. } => {
             let (first, second) = (first as usize, second as usize);
