@@ -27,8 +27,11 @@ impl ModelFolder {
         let path = self.path.join("net.onnx");
         fs::write(&path, model).expect("the folder can be written to");
         let file = models::onnx::read(&path)?;
-        let leaks = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET);
-        assert!(!leaks(&file) || leaks(model), "a file outside of the folder was read");
+        // Most models are one file. A search in each, observed comparison by comparison, takes an eighth of the time.
+        if file != model {
+            let leaks = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET);
+            assert!(!leaks(&file) || leaks(model), "a file outside of the folder was read");
+        }
         Ok(file)
     }
 }

@@ -44,12 +44,12 @@ const WITHOUT: &[u8] = match option_env!("FAIRTIER_WITHOUT") {
     None => b"",
 };
 
-const _: () = assert!(all_known(), "FAIRTIER_WITHOUT names an op that cannot be left out");
+const _: () = assert!(all_known(WITHOUT), "FAIRTIER_WITHOUT names an op that cannot be left out");
 
-/// True without the feature, or where the op is named by `FAIRTIER_WITHOUT`. A constant, so that the compiler removes the code.
+/// [`is_without`] as a constant, so that the compiler removes the code.
 macro_rules! lacks {
-    ($feature:literal, $name:literal) => {
-        const { !cfg!(feature = $feature) || is_named($name) }
+    ($name:literal) => {
+        const { is_without($name) }
     };
 }
 
@@ -58,19 +58,19 @@ impl Op {
     #[inline(always)]
     pub fn is_left_out(&self) -> bool {
         match self {
-            Self::Conv(_) => lacks!("conv", "Conv"),
-            Self::Pool(_) => lacks!("conv", "Pool"),
+            Self::Conv(_) => lacks!("Conv"),
+            Self::Pool(_) => lacks!("Pool"),
             Self::Activate { kind, .. } => kind.is_left_out(),
-            Self::Embed { .. } => lacks!("full", "Embed"),
-            Self::Gru(_) => lacks!("full", "Gru"),
-            Self::Norm(_) => lacks!("full", "Norm"),
-            Self::BatchNorm { .. } => lacks!("full", "BatchNorm"),
-            Self::PRelu(_) => lacks!("full", "PRelu"),
-            Self::Arithmetic(_) => lacks!("full", "Arithmetic"),
-            Self::Recurrent(_) => lacks!("full", "Recurrent"),
+            Self::Embed { .. } => lacks!("Embed"),
+            Self::Gru(_) => lacks!("Gru"),
+            Self::Norm(_) => lacks!("Norm"),
+            Self::BatchNorm { .. } => lacks!("BatchNorm"),
+            Self::PRelu(_) => lacks!("PRelu"),
+            Self::Arithmetic(_) => lacks!("Arithmetic"),
+            Self::Recurrent(_) => lacks!("Recurrent"),
             Self::Arrange(arrange) => arrange.is_left_out(),
-            Self::Gate(_) => lacks!("full", "Gate"),
-            Self::Standardize(_) => lacks!("full", "Standardize"),
+            Self::Gate(_) => lacks!("Gate"),
+            Self::Standardize(_) => lacks!("Standardize"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -86,21 +86,21 @@ impl Activation {
     pub fn is_left_out(self) -> bool {
         match self {
             Self::Relu => false,
-            Self::LeakyRelu { .. } => lacks!("full", "LeakyRelu"),
-            Self::Sigmoid => lacks!("full", "Sigmoid"),
-            Self::Tanh => lacks!("full", "Tanh"),
-            Self::Gelu => lacks!("full", "Gelu"),
-            Self::GeluTanh => lacks!("full", "GeluTanh"),
-            Self::Silu => lacks!("full", "Silu"),
-            Self::Mish => lacks!("full", "Mish"),
-            Self::HardSwish => lacks!("full", "HardSwish"),
-            Self::HardSigmoid { .. } => lacks!("full", "HardSigmoid"),
-            Self::Clip { .. } => lacks!("full", "Clip"),
-            Self::Elu { .. } => lacks!("full", "Elu"),
-            Self::Selu => lacks!("full", "Selu"),
-            Self::Celu { .. } => lacks!("full", "Celu"),
-            Self::Softplus => lacks!("full", "Softplus"),
-            Self::Softsign => lacks!("full", "Softsign"),
+            Self::LeakyRelu { .. } => lacks!("LeakyRelu"),
+            Self::Sigmoid => lacks!("Sigmoid"),
+            Self::Tanh => lacks!("Tanh"),
+            Self::Gelu => lacks!("Gelu"),
+            Self::GeluTanh => lacks!("GeluTanh"),
+            Self::Silu => lacks!("Silu"),
+            Self::Mish => lacks!("Mish"),
+            Self::HardSwish => lacks!("HardSwish"),
+            Self::HardSigmoid { .. } => lacks!("HardSigmoid"),
+            Self::Clip { .. } => lacks!("Clip"),
+            Self::Elu { .. } => lacks!("Elu"),
+            Self::Selu => lacks!("Selu"),
+            Self::Celu { .. } => lacks!("Celu"),
+            Self::Softplus => lacks!("Softplus"),
+            Self::Softsign => lacks!("Softsign"),
         }
     }
 }
@@ -110,21 +110,35 @@ impl Arrange {
     #[inline(always)]
     pub fn is_left_out(&self) -> bool {
         match self {
-            Self::Concat { .. } => lacks!("full", "Concat"),
-            Self::Part { .. } => lacks!("full", "Part"),
-            Self::Pad { .. } => lacks!("full", "Pad"),
-            Self::Transpose { .. } => lacks!("full", "Transpose"),
+            Self::Concat { .. } => lacks!("Concat"),
+            Self::Part { .. } => lacks!("Part"),
+            Self::Pad { .. } => lacks!("Pad"),
+            Self::Transpose { .. } => lacks!("Transpose"),
         }
     }
 }
 
-/// True if the name is one of those in `FAIRTIER_WITHOUT`.
-const fn is_named(name: &str) -> bool {
+/// True if this program was built without the op: its feature is missing (`conv` for convolutions and pools, else `full`), or it
+/// is one of those in `FAIRTIER_WITHOUT`. For constants: the compiler then removes code.
+///
+/// # Panics
+///
+/// If no op that can be left out has this name.
+pub const fn is_without(name: &str) -> bool {
     assert!(is_one_of(name.as_bytes(), &NAMES), "the name is missing in NAMES");
+    let convolves = is_one_of(name.as_bytes(), &["Conv", "Pool"]);
+    if !cfg!(feature = "full") && !(convolves && cfg!(feature = "conv")) {
+        return true;
+    }
+    lists(WITHOUT, name.as_bytes())
+}
+
+/// True if the name is one of a list with commas.
+const fn lists(list: &[u8], name: &[u8]) -> bool {
     let mut start = 0;
-    while start < WITHOUT.len() {
-        let word = word(start);
-        if same(word, name.as_bytes()) {
+    while start < list.len() {
+        let word = word(list, start);
+        if same(word, name) {
             return true;
         }
         start += word.len() + 1;
@@ -132,10 +146,10 @@ const fn is_named(name: &str) -> bool {
     false
 }
 
-const fn all_known() -> bool {
+const fn all_known(list: &[u8]) -> bool {
     let mut start = 0;
-    while start < WITHOUT.len() {
-        let word = word(start);
+    while start < list.len() {
+        let word = word(list, start);
         if !is_one_of(word, &NAMES) {
             return false;
         }
@@ -145,12 +159,12 @@ const fn all_known() -> bool {
 }
 
 /// The name that begins at `start`, up to a comma.
-const fn word(start: usize) -> &'static [u8] {
+const fn word(list: &[u8], start: usize) -> &[u8] {
     let mut end = start;
-    while end < WITHOUT.len() && WITHOUT[end] != b',' {
+    while end < list.len() && list[end] != b',' {
         end += 1;
     }
-    WITHOUT.split_at(end).0.split_at(start).1
+    list.split_at(end).0.split_at(start).1
 }
 
 const fn is_one_of(word: &[u8], names: &[&str]) -> bool {
@@ -170,4 +184,17 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
         index += 1;
     }
     index == a.len() && index == b.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_list() {
+        assert!(lists(b"Gru,Gelu", b"Gru") && lists(b"Gru,Gelu", b"Gelu"));
+        assert!(!lists(b"Gru,GeluTanh", b"Gelu") && !lists(b"", b"Gelu") && !lists(b"Gelu", b"GeluTanh"));
+        assert!(all_known(b"") && all_known(b"Gru") && all_known(b"Gru,Gelu"));
+        assert!(!all_known(b"Gruu") && !all_known(b"Gru,,Gelu") && !all_known(b"Gru, Gelu"));
+    }
 }

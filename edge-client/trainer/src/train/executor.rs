@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use common::{
     brief::SelfRegular,
-    plan::{Loss, Node, Op, Pass, Plan, PlanError},
+    plan::{Loss, Node, Pass, Plan, PlanError},
 };
 
 use super::{
@@ -29,12 +29,16 @@ pub(super) fn full() -> Result<(), TrainError> {
     if FULL { Ok(()) } else { Err(TrainError::LeftOut) }
 }
 
-/// An error for an op that this program was built without. Each function that distinguishes ops begins with it, so that the
-/// compiler removes the code of such ops.
-#[inline(always)]
-fn present(op: &Op) -> Result<(), TrainError> {
-    if op.is_left_out() { Err(TrainError::LeftOut) } else { Ok(()) }
+/// The same for one op, by its name in `common::plan`. The condition is a constant, so the compiler removes the code that
+/// follows.
+macro_rules! built_in {
+    ($name:literal) => {
+        if const { common::plan::is_without($name) } {
+            return Err(TrainError::LeftOut);
+        }
+    };
 }
+use built_in;
 
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]

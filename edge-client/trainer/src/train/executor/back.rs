@@ -5,9 +5,9 @@ use core::ops::Range;
 use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    GradTarget, PassMode, TrainError,
+    GradTarget, PassMode, TrainError, built_in,
     forth::{constants, kept, operand},
-    has_parameters, input, is_trained, output, parameters, present, second, second_operand, span,
+    full, has_parameters, input, is_trained, output, parameters, second, second_operand, span,
 };
 use crate::train::{
     Backend, Float,
@@ -70,7 +70,6 @@ fn input_grad<T: Float>(
     grad: Grad,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    present(&node.op)?;
     let (x, dx) = (input(node, node.input.at, rows), input(node, grad.at, rows));
     let [w, ..] = parameters(node, 0);
     let in_place = dx == dy;
@@ -85,11 +84,15 @@ fn input_grad<T: Float>(
             dense::input_grad(backend, sizes, dy, w, grad.add, dx);
         }
         Op::Conv(op) => {
+            built_in!("Conv");
             let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
             conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
         }
         Op::Activate { kind, .. } => {
             let read = if kind.needs_input() { x } else { output(node, node.output, rows) };
+            if kind != Activation::Relu {
+                full()?;
+            }
             if in_place {
                 let [read, gradient] = disjoint(arena, [read, dx])?;
                 match kind {
@@ -102,6 +105,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Pool(op) => {
+            built_in!("Pool");
             // The input of an average is not kept, so its memory may hold something else.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
@@ -116,6 +120,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Gru(op) => {
+            built_in!("Gru");
             let [w, scratch, dx] = disjoint(arena, [w, scratch(node, rows), dx])?;
             gru::input_grad(backend, gru::GruSizes::new(&op, rows), scratch, w, grad.add, dx);
         }
@@ -141,14 +146,17 @@ fn input_grad<T: Float>(
             }
         }
         Op::Norm(op) => {
+            built_in!("Norm");
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&op, x, scale, dy, grad.add, dx);
         }
         Op::Standardize(op) => {
+            built_in!("Standardize");
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&norm::of_standardize(&op), x, scale, dy, grad.add, dx);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
@@ -169,10 +177,12 @@ fn input_grad<T: Float>(
             last::backward(steps as usize, width as usize, dy, grad.add, dx);
         }
         Op::PRelu(op) => {
+            built_in!("PRelu");
             let [x, slope, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             prelu::input_grad(&op.spread, x, slope, dy, grad.add, dx);
         }
         Op::Arithmetic(op) => {
+            built_in!("Arithmetic");
             if in_place {
                 let [numbers, gradient] = disjoint(arena, [constants(&op), dx])?;
                 arithmetic::backward_in_place(op.kind, operand(&op, numbers), gradient);
@@ -182,15 +192,18 @@ fn input_grad<T: Float>(
             }
         }
         Op::Recurrent(op) => {
+            built_in!("Recurrent");
             let [w, keep, dx] = disjoint(arena, [w, kept(node, rows), dx])?;
             let layer = recurrent::RecurrentLayer::new(&op, rows);
             recurrent::input_grad(backend, layer, keep, w, grad.add, dx);
         }
         Op::Arrange(op) => {
+            full()?;
             let [dy, dx] = disjoint(arena, [dy, dx])?;
             arrange::backward(op, dy, grad.add, dx);
         }
         Op::Gate(op) => {
+            built_in!("Gate");
             let [gate, dy, dx] = disjoint(arena, [second_operand(node, rows)?, dy, dx])?;
             gate::backward(op.inner as usize, gate, dy, grad.add, dx);
         }
@@ -205,15 +218,16 @@ fn second_grad<T: Float>(
     dy: Range<usize>,
     grad: Grad,
 ) -> Result<(), TrainError> {
-    present(&node.op)?;
     let dx = second(node, grad.at, rows);
     match node.op {
         Op::Arrange(op) => {
+            full()?;
             let [dy, dx] = disjoint(arena, [dy, dx])?;
             arrange::second_grad(op, dy, grad.add, dx);
             Ok(())
         }
         Op::Gate(op) => {
+            built_in!("Gate");
             let [x, dy, dx] = disjoint(arena, [input(node, node.input.at, rows), dy, dx])?;
             gate::second_grad(op.inner as usize, x, dy, grad.add, dx);
             Ok(())
@@ -246,7 +260,6 @@ fn param_grad<T: Float>(
     (base, factor): (u32, T),
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    present(&node.op)?;
     let x = input(node, node.input.at, rows);
     let [first, second, third] = parameters(node, base);
     match node.op {
@@ -257,14 +270,17 @@ fn param_grad<T: Float>(
             dense::param_grad(backend, sizes, factor, dy, x, dw, db);
         }
         Op::Conv(op) => {
+            built_in!("Conv");
             let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
             conv::param_grad(backend, &op, rows, factor, dy, x, dw, db);
         }
         Op::Embed { entries, width, .. } => {
+            built_in!("Embed");
             let [table, dy, x] = disjoint(arena, [first, dy, x])?;
             embed::param_grad(entries as usize, width as usize, factor, x, dy, table);
         }
         Op::Gru(op) => {
+            built_in!("Gru");
             let (y, keep) = (output(node, node.output, rows), kept(node, rows));
             let scratch = scratch(node, rows);
             let [dw, dr, db, x, y, keep, dy, scratch] =
@@ -273,24 +289,29 @@ fn param_grad<T: Float>(
             gru::param_grad(backend, gru::GruSizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
         }
         Op::Norm(op) => {
+            built_in!("Norm");
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             norm::param_grad(&op, factor, x, dy, dscale, dbias);
         }
         Op::Standardize(op) => {
+            built_in!("Standardize");
             let [dscale, dy, x] = disjoint(arena, [first, dy, x])?;
             norm::param_grad(&norm::of_standardize(&op), factor, x, dy, dscale, &mut []);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
         }
         Op::PRelu(op) => {
+            built_in!("PRelu");
             let [dslope, dy, x] = disjoint(arena, [first, dy, x])?;
             prelu::param_grad(&op.spread, factor, x, dy, dslope);
         }
         Op::Recurrent(op) => {
+            built_in!("Recurrent");
             let (y, keep) = (output(node, node.output, rows), kept(node, rows));
             let [dw, dr, db, x, y, keep] = disjoint(arena, [first, second, third, x, y, keep])?;
             let layer = recurrent::RecurrentLayer::new(&op, rows);
@@ -317,17 +338,18 @@ fn gates<T: Float>(
     dy: Range<usize>,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    present(&node.op)?;
     let [_, recurrent, _] = parameters(node, 0);
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
     let parts = [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)];
     match node.op {
         Op::Gru(op) => {
+            built_in!("Gru");
             let [recurrent, x, y, keep, dy, scratch] = disjoint(arena, parts)?;
             let tape = gru::GruTape { x, y, keep, dy };
             gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
         }
         Op::Recurrent(op) => {
+            built_in!("Recurrent");
             let [r, _, y, keep, dy, scratch] = disjoint(arena, parts)?;
             recurrent::gates(backend, recurrent::RecurrentLayer::new(&op, rows), (y, dy), r, keep, scratch);
         }

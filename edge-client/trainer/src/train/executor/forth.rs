@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use common::plan::{Activation, Arithmetic, Constant, Node, Op, Plan, PlanError};
 
-use super::{PassMode, TrainError, input, output, parameters, present, second_operand, span, stretch};
+use super::{PassMode, TrainError, built_in, full, input, output, parameters, second_operand, span, stretch};
 use crate::{
     data::DataError,
     train::{
@@ -25,7 +25,6 @@ pub(super) fn node<T: Float>(
     mode: PassMode,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
-    present(&node.op)?;
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
     let [first, second, third] = parameters(node, 0);
     match node.op {
@@ -36,14 +35,17 @@ pub(super) fn node<T: Float>(
             dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
         }
         Op::Conv(op) => {
+            built_in!("Conv");
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
         }
         Op::Activate { kind: Activation::Relu, .. } => backend.relu(moved(arena, x, y)?),
         Op::Activate { kind, .. } => {
+            full()?;
             activate::forward(kind, moved(arena, x, y)?);
         }
         Op::Pool(op) => {
+            built_in!("Pool");
             let [x, y] = disjoint(arena, [x, y])?;
             pool::forward(&op, x, y);
         }
@@ -54,6 +56,7 @@ pub(super) fn node<T: Float>(
             add::forward(second, y);
         }
         Op::Embed { rows: tokens, entries, width, .. } => {
+            built_in!("Embed");
             let [x, table, y] = disjoint(arena, [x, first, y])?;
             let looked_up = embed::forward(entries as usize, width as usize, x, table, y);
             looked_up.map_err(|row| {
@@ -63,6 +66,7 @@ pub(super) fn node<T: Float>(
             })?;
         }
         Op::Gru(op) => {
+            built_in!("Gru");
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
@@ -75,14 +79,17 @@ pub(super) fn node<T: Float>(
             }
         }
         Op::Norm(op) => {
+            built_in!("Norm");
             let [x, scale, bias, y] = disjoint(arena, [x, first, second, y])?;
             norm::forward(&op, x, scale, bias, y);
         }
         Op::Standardize(op) => {
+            built_in!("Standardize");
             let [x, scale, y] = disjoint(arena, [x, first, y])?;
             norm::forward(&norm::of_standardize(&op), x, scale, &[], y);
         }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let base = plan.info().segments.stats.ok_or(PlanError::Inconsistent)?;
@@ -108,26 +115,31 @@ pub(super) fn node<T: Float>(
             last::forward(steps as usize, width as usize, x, y);
         }
         Op::PRelu(op) => {
+            built_in!("PRelu");
             let [x, slope, y] = disjoint(arena, [x, first, y])?;
             prelu::forward(&op.spread, x, slope, y);
         }
         Op::Arithmetic(op) => {
+            built_in!("Arithmetic");
             moved(arena, x, y.clone())?;
             let [numbers, y] = disjoint(arena, [constants(&op), y])?;
             arithmetic::forward(op.kind, operand(&op, numbers), y);
         }
         Op::Recurrent(op) => {
+            built_in!("Recurrent");
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
             recurrent::forward(backend, recurrent::RecurrentLayer::new(&op, rows), x, &weights, keep, y);
         }
         Op::Arrange(op) => {
+            full()?;
             let second = node.second.map_or(Ok(0..0), |_| second_operand(node, rows))?;
             let [x, second, y] = disjoint(arena, [x, second, y])?;
             arrange::forward(op, x, second, y);
         }
         Op::Gate(op) => {
+            built_in!("Gate");
             let [x, gate, y] = disjoint(arena, [x, second_operand(node, rows)?, y])?;
             gate::forward(op.inner as usize, x, gate, y);
         }
