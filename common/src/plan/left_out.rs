@@ -127,10 +127,8 @@ impl Arrange {
 pub const fn is_without(name: &str) -> bool {
     assert!(is_one_of(name.as_bytes(), &NAMES), "the name is missing in NAMES");
     let convolves = is_one_of(name.as_bytes(), &["Conv", "Pool"]);
-    if !cfg!(feature = "full") && !(convolves && cfg!(feature = "conv")) {
-        return true;
-    }
-    lists(WITHOUT, name.as_bytes())
+    let has_feature = cfg!(feature = "full") || (convolves && cfg!(feature = "conv"));
+    !has_feature || lists(WITHOUT, name.as_bytes())
 }
 
 /// True if the name is one of a list with commas.
