@@ -42,12 +42,12 @@ pub(in crate::train) fn forward<T: Float>(kind: Activation, values: &mut [T]) {
             values.iter_mut().for_each(|value| *value = between(alpha * *value + beta, T::ZERO, T::ONE));
         }),
         Activation::HardSwish => {
-            where_built!("HardSwish", values.iter_mut().for_each(|value| *value = gated::hard_swish(*value)))
+            where_built!("HardSwish", values.iter_mut().for_each(|value| *value = gated::hard_swish(*value)));
         }
         Activation::Sigmoid => where_built!("Sigmoid", each(&T::sigmoid, values)),
         Activation::Tanh => where_built!("Tanh", each(&T::tanh, values)),
         Activation::Elu { alpha } => {
-            where_built!("Elu", each(&exponential(T::from_f32(alpha), T::ONE, T::ONE), values))
+            where_built!("Elu", each(&exponential(T::from_f32(alpha), T::ONE, T::ONE), values));
         }
         Activation::Selu => where_built!("Selu", {
             let (alpha, gamma) = (T::from_f32(SELU_ALPHA), T::from_f32(SELU_GAMMA));
@@ -112,13 +112,13 @@ fn chain<T: Float>(kind: Activation, places: impl Places<T>) {
         Activation::Sigmoid => where_built!("Sigmoid", places.run(|dy, y| dy * (y * (T::ONE - y)))),
         Activation::Tanh => where_built!("Tanh", places.run(|dy, y| dy * (T::ONE - y * y))),
         Activation::Clip { min, max } => {
-            where_built!("Clip", places.run(line(T::ONE, T::from_f32(min), T::from_f32(max))))
+            where_built!("Clip", places.run(line(T::ONE, T::from_f32(min), T::from_f32(max))));
         }
         Activation::HardSigmoid { alpha, .. } => {
-            where_built!("HardSigmoid", places.run(line(T::from_f32(alpha), T::ZERO, T::ONE)))
+            where_built!("HardSigmoid", places.run(line(T::from_f32(alpha), T::ZERO, T::ONE)));
         }
         Activation::Elu { alpha } => {
-            where_built!("Elu", places.run(exponential_grad(T::from_f32(alpha), T::ONE, T::ONE)))
+            where_built!("Elu", places.run(exponential_grad(T::from_f32(alpha), T::ONE, T::ONE)));
         }
         Activation::Selu => where_built!("Selu", {
             let (alpha, gamma) = (T::from_f32(SELU_ALPHA), T::from_f32(SELU_GAMMA));
@@ -141,7 +141,7 @@ fn chain<T: Float>(kind: Activation, places: impl Places<T>) {
         Activation::Silu => where_built!("Silu", places.run(|dy, x| dy * gated::silu_slope(x))),
         Activation::Mish => where_built!("Mish", places.run(|dy, x| dy * gated::mish_slope(x))),
         Activation::HardSwish => {
-            where_built!("HardSwish", places.run(|dy, x| dy * gated::hard_swish_slope(x)))
+            where_built!("HardSwish", places.run(|dy, x| dy * gated::hard_swish_slope(x)));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::train) fn forward<T: Float>(op: Arrange, x: &[T], second: &[T], y:
             copy_rows(x, width, 0, y, before + width + after as usize, before, width, false);
         }),
         Arrange::Transpose { height, width, .. } => {
-            where_built!("Transpose", transpose(height as usize, width as usize, x, false, y))
+            where_built!("Transpose", transpose(height as usize, width as usize, x, false, y));
         }
     }
 }
@@ -47,7 +47,7 @@ pub(in crate::train) fn backward<T: Float>(op: Arrange, dy: &[T], add: bool, dx:
             copy_rows(dy, before + width + after as usize, before, dx, width, 0, width, add);
         }),
         Arrange::Transpose { height, width, .. } => {
-            where_built!("Transpose", transpose(width as usize, height as usize, dy, add, dx))
+            where_built!("Transpose", transpose(width as usize, height as usize, dy, add, dx));
         }
     }
 }
