@@ -82,6 +82,9 @@ TWO_FILES = {
 def models():
     for name, place in TWO_FILES.items():
         seed("onnx", f"two-files.{name}", model_in_two_files(*place))
+        *texts, kind, classes = (*place, *(1, 3)[len(place) - 3:])
+        parts = [(text or "").encode() for text in texts] + [bytes([kind]), struct.pack("<qq", classes, 4)]
+        seed("weights", name, b"".join(bytes([len(part)]) + part for part in parts))
     fixtures = ROOT / "models/tests/fixtures"
     for path in sorted(fixtures.glob("*.onnx")):
         if path.stat().st_size < 3500:

@@ -29,6 +29,7 @@ mod activation;
 mod arrange;
 mod check;
 mod elementwise;
+mod left_out;
 mod op;
 mod recurrent;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use activation::{Activation, SELU_ALPHA, SELU_GAMMA};
 pub use arrange::{Arrange, Gate};
 pub use check::PlanError;
 pub use elementwise::{Arithmetic, ArithmeticKind, Constant, PRelu, Spread};
+pub use left_out::is_without;
 pub use op::{Conv, Gru, Norm, Op, Pool, PoolKind, Standardize, Window};
 pub use recurrent::{Recurrent, RecurrentKind};
 

@@ -8,6 +8,11 @@ use std::{
 
 use common::wire::{self, FRAME_FORMAT};
 
+mod folder;
+pub mod protobuf;
+
+pub use folder::ModelFolder;
+
 /// A frame around this kind and body with a valid version and checksum, which a fuzzer would not find.
 pub fn frame(kind_and_body: &[u8]) -> Vec<u8> {
     let mut frame = [&[FRAME_FORMAT], kind_and_body].concat();

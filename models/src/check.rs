@@ -101,10 +101,14 @@ impl Agreement {
 }
 
 impl TierCheck {
-    /// True if everything that was compared agrees.
+    /// True if everything was compared, and agrees.
     pub fn is_right(&self) -> bool {
-        let all = [&self.forward, &self.gradient, &self.arithmetic];
-        self.problem.is_none() && all.into_iter().flatten().all(Agreement::is_right)
+        self.problem.is_none() && self.agrees()
+    }
+
+    /// True unless something was compared and is wrong.
+    pub fn agrees(&self) -> bool {
+        [&self.forward, &self.gradient, &self.arithmetic].into_iter().flatten().all(Agreement::is_right)
     }
 }
 

@@ -229,7 +229,7 @@ fn plan_op(op: &plan::Op) -> &'static str {
     }
 }
 
-/// Each at least five times in the hundred models.
+/// Each at least four times in the hundred models.
 const KINDS: &[&str] = &[
     "Dense",
     "Conv",

@@ -109,6 +109,9 @@ fn seeds_of_models_in_two_files() {
     }
     let two: Vec<String> = names("onnx").into_iter().filter(|name| name.starts_with("two-files.")).collect();
     assert!(two.len() > 15, "{two:?}; {AGAIN}");
+    let places: BTreeSet<String> =
+        two.iter().filter_map(|name| name.strip_prefix("two-files.")).map(str::to_owned).collect();
+    assert_eq!(places, &names("weights") | &BTreeSet::from(["onnx".to_owned()]), "{AGAIN}");
     for name in two {
         fs::write(&path, seed("onnx", &name)).unwrap();
         let read = models::onnx::read(&path).map(|file| models::Graph::from_onnx(&file).unwrap().1.len());

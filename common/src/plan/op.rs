@@ -244,31 +244,6 @@ impl Op {
         }
     }
 
-    /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
-    /// `conv` and `full`.
-    #[inline(always)]
-    pub fn is_left_out(&self) -> bool {
-        match self {
-            Self::Conv(_) | Self::Pool(_) => !cfg!(feature = "conv"),
-            Self::Activate { kind, .. } => !cfg!(feature = "full") && *kind != Activation::Relu,
-            Self::Embed { .. }
-            | Self::Gru(_)
-            | Self::Norm(_)
-            | Self::BatchNorm { .. }
-            | Self::PRelu(_)
-            | Self::Arithmetic(_)
-            | Self::Recurrent(_)
-            | Self::Arrange(_)
-            | Self::Gate(_)
-            | Self::Standardize(_) => !cfg!(feature = "full"),
-            Self::Dense { .. }
-            | Self::Add { .. }
-            | Self::Dropout { .. }
-            | Self::Scale { .. }
-            | Self::Last { .. } => false,
-        }
-    }
-
     /// Numbers per sample that the op reads and writes.
     pub fn sizes(&self) -> (u64, u64) {
         let same = |len: u64| (len, len);

@@ -135,7 +135,11 @@ impl fmt::Display for CheckReport {
             }
             return self.advice.iter().try_for_each(|advice| writeln!(f, "  try    {advice}"));
         }
-        let verdict = if self.right { "right" } else { "WRONG" };
+        let verdict = match self.tiers.iter().all(|tier| tier.check.agrees()) {
+            true if self.right => "right",
+            true => "a tier is not checked",
+            false => "WRONG",
+        };
         writeln!(
             f,
             "{}: supported; largest errors per tier ({verdict}), RAM to train at batch {}:",
@@ -152,7 +156,7 @@ impl fmt::Display for CheckReport {
                 error(tier.forward.as_ref()),
                 error(tier.gradient.as_ref()),
                 error(tier.arithmetic.as_ref()),
-                if tier.is_right() { "right" } else { "WRONG" }.to_owned(),
+                tier_verdict(tier).to_owned(),
             ]);
         }
         write!(f, "{table}")?;
@@ -181,6 +185,14 @@ impl fmt::Display for CheckReport {
     }
 }
 
+fn tier_verdict(tier: &TierCheck) -> &'static str {
+    match tier.agrees() {
+        true if tier.is_right() => "right",
+        true => "not checked",
+        false => "WRONG",
+    }
+}
+
 /// What follows the logits in the file.
 fn ending(graph: &Graph) -> Option<String> {
     let tail = graph.output().tail?.op_type().to_owned();
@@ -201,4 +213,28 @@ fn title(spec: &TierSpec) -> String {
 
 fn error(agreement: Option<&Agreement>) -> String {
     agreement.map_or_else(|| "-".to_owned(), |agreement| format!("{:.1e}", agreement.error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::{CheckOptions, check},
+        zoo,
+    };
+
+    #[test]
+    fn a_tier_that_cannot_be_cut_is_not_wrong() {
+        let (graph, parameters) = zoo::build("mlp:4-3", 0).unwrap();
+        let report = |rates: &[f64]| {
+            let specs = rates.iter().map(|&rate| TierSpec::Rate(rate));
+            let checks = specs.map(|spec| check(&graph, &parameters, None, &spec, &CheckOptions::default()));
+            CheckReport::new("m", &graph, checks.collect(), &[])
+        };
+        assert!(report(&[1.0]).is_right());
+        let uncut = report(&[1.0, 0.5]);
+        let text = uncut.to_string();
+        assert!(!uncut.is_right());
+        assert!(text.contains("(a tier is not checked)") && !text.contains("WRONG"), "{text}");
+    }
 }

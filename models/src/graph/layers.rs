@@ -169,7 +169,11 @@ impl Builder {
             return Ok(input);
         }
         let len = |sizes: &[usize]| sizes.iter().fold(1u64, |len, &size| len.saturating_mul(size as u64));
-        if len(&old) != len(&new) || !(1..=4).contains(&new.len()) {
+        if new.len() > 4 {
+            let text = format!("reshapes to {} dimensions per sample; at most 4 are supported", new.len());
+            return Err(self.wrong(name, text));
+        }
+        if len(&old) != len(&new) || new.is_empty() {
             return Err(self.wrong(name, format!("cannot reshape {old:?} to {new:?}")));
         }
         if new.len() == 1 {

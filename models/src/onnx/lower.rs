@@ -30,7 +30,7 @@ use super::{
     tensor::Floats,
     view::{OnnxValue, SymbolicSize, TensorView, ViewAxis},
 };
-use crate::graph::{Builder, Graph, Param, Tail, ValueId};
+use crate::graph::{Builder, Graph, GraphError, Param, Tail, ValueId};
 
 mod activation;
 mod bias;
@@ -91,7 +91,9 @@ impl<'a> Importer<'a> {
         let input = TensorView::plain(ValueId::INPUT, shape.len());
         let mut readers: HashMap<&str, Vec<&NodeProto>> = HashMap::new();
         for node in nodes {
-            node.input.iter().for_each(|name| readers.entry(name).or_default().push(node));
+            // An operand that is left out has no name.
+            let named = node.input.iter().filter(|name| !name.is_empty());
+            named.for_each(|name| readers.entry(name).or_default().push(node));
         }
         let found = spelled::find(source, nodes, &readers);
         let taken = found.iter().flat_map(|spelled| &spelled.inside).copied().collect();
@@ -156,8 +158,18 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// The error with the names and shapes of what the node reads.
-    fn with_inputs(&self, node: &NodeProto, mut error: ImportError) -> ImportError {
+    /// The error as one of this node, with the names and shapes of what it reads.
+    fn with_inputs(&self, node: &NodeProto, error: ImportError) -> ImportError {
+        let mut error = match error {
+            ImportError::Graph(GraphError::Layer { problem: text, .. }) => problem(node, text),
+            ImportError::Graph(GraphError::DenseInput { expected, got, .. }) => problem(
+                node,
+                format!(
+                    "takes {expected} numbers per sample, but its input has shape {got}; put a Flatten before it"
+                ),
+            ),
+            other => other,
+        };
         if let ImportError::Op { inputs, .. } | ImportError::Node { inputs, .. } = &mut error {
             let names = node.input.iter().filter(|name| !name.is_empty());
             *inputs = names.map(|name| self.described(name)).collect();
@@ -338,7 +350,10 @@ impl<'a> Importer<'a> {
         self.tail = Some(if both.is_some() { Tail::TwoClasses } else { Tail::Sigmoid });
         let Some((rest, both)) = both else { return Ok(view) };
         if self.builder.sizes(view.value) != [1] {
-            return Err(problem(node, "has two classes, but more than one number per sample"));
+            return Err(problem(
+                node,
+                "gives the probabilities of several labels and of their contraries, which is not supported",
+            ));
         }
         self.taken.extend([rest, both]);
         self.after_tail.insert(both);

@@ -29,11 +29,16 @@ pub(super) fn full() -> Result<(), TrainError> {
     if FULL { Ok(()) } else { Err(TrainError::LeftOut) }
 }
 
-/// The same for convolutions and pools, which need only feature `conv`.
-#[inline(always)]
-fn convolves() -> Result<(), TrainError> {
-    if cfg!(feature = "conv") { Ok(()) } else { Err(TrainError::LeftOut) }
+/// The same for one op, by its name in `common::plan`. The condition is a constant, so the compiler removes the code that
+/// follows.
+macro_rules! built_in {
+    ($name:literal) => {
+        if const { common::plan::is_without($name) } {
+            return Err(TrainError::LeftOut);
+        }
+    };
 }
+use built_in;
 
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]

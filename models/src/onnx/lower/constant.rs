@@ -85,7 +85,12 @@ impl<'a> Importer<'a> {
             }
             _ => kind,
         };
+        let noted = self.notes.len();
         let value = self.with_floats(node, &name, &view, kind, &constant)?;
+        // A number of a formula is no surprise, but one with a name was perhaps trained.
+        if self.notes.len() == noted && self.source.is_parameter([b, a][place]) {
+            self.notes.push(format!("'{name}' computes with one constant, which is not trained"));
+        }
         Ok(Some(self.named(node, TensorView { value, ..view })))
     }
 

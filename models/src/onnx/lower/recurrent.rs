@@ -53,12 +53,17 @@ impl<'a> Importer<'a> {
         };
         let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
         let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
-        let unsupported = || problem(node, "takes every other number, or a part of the batch");
+        if let Some(step) = steps.iter().find(|&&step| step != 1) {
+            return Err(problem(
+                node,
+                format!("takes a part in steps of {step}; only steps of 1 are supported"),
+            ));
+        }
+        let unsupported = || problem(node, "takes a part of the batch");
         let mut view = view;
-        for (number, (((&start, &end), &axis), &step)) in
-            starts.iter().zip(&ends).zip(&axes).zip(&steps).enumerate()
-        {
-            let axis = place(axis, view.axes.len()).filter(|_| step == 1).ok_or_else(unsupported)?;
+        for (number, ((&start, &end), &axis)) in starts.iter().zip(&ends).zip(&axes).enumerate() {
+            let axis = place(axis, view.axes.len())
+                .ok_or_else(|| problem(node, "has an axis that its input lacks"))?;
             let size = match view.axes.get(axis).map(|axis| self.size(&view, axis)) {
                 Some(SymbolicSize::Fixed(size)) => size,
                 _ if start == 0 && end >= i64::from(i32::MAX) => continue,

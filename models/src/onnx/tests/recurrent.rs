@@ -56,6 +56,14 @@ fn a_layer_of_which_only_the_final_state_is_read() {
     assert_eq!(same, import.parameters);
 }
 
+/// An output without a name is not there. It was mistaken for an operand that is left out, and the layer refused.
+#[test]
+fn a_layer_with_an_unnamed_cell() {
+    let plain = changed(|_| {}).unwrap();
+    let unnamed = changed(|graph| graph.node[0].output.push(String::new())).unwrap();
+    assert_eq!(unnamed.graph.digest(unnamed.graph.full()), plain.graph.digest(plain.graph.full()));
+}
+
 /// Neutral operands and attributes may be written out, and the size of the state may be left out.
 #[test]
 fn what_has_no_effect_is_no_error() {

@@ -18,15 +18,28 @@ fn unsupported_models_are_refused_with_a_reason() {
     let text = refused(|graph| graph.node.swap(1, 2));
     assert_eq!(text, "node 'act' reads 'h', which nothing before it computes");
     let text = refused(|graph| graph.node[3] = node("res", "Add", &["a", "f"], "y", &[]));
-    assert!(text.contains("'res' adds shapes [4] and [6]"), "{text}");
+    assert!(text.starts_with("node 'res' (Add): adds shapes [4] and [6]"), "{text}");
     let text = refused(|graph| graph.node[3] = node("res", "Add", &["a", "a"], "y", &[]));
-    assert!(text.contains("'res' adds a value to itself"), "{text}");
+    assert!(text.starts_with("node 'res' (Add): adds a value to itself"), "{text}");
     let text = refused(|graph| graph.node[3] = node("cat", "Concat", &["a", "f"], "y", &[("axis", 0)]));
     assert_eq!(text, "node 'cat' (Concat): works on the batch, which would mix samples");
     let text = refused(|graph| graph.node[3] = node("cat", "Concat", &["a", "a"], "y", &[("axis", 1)]));
-    assert!(text.contains("'cat' joins a value to itself"), "{text}");
+    assert!(text.starts_with("node 'cat' (Concat): joins a value to itself"), "{text}");
     let text = refused(|graph| graph.node[3] = node("gate", "Mul", &["a", "f"], "y", &[]));
-    assert!(text.contains("'gate' multiplies shapes [6] and [4]"), "{text}");
+    assert!(text.starts_with("node 'gate' (Mul): multiplies shapes [6] and [4]"), "{text}");
+    let text = refused(|graph| graph.node[3] = node("square", "Mul", &["a", "a"], "y", &[]));
+    assert_eq!(text, "node 'square' (Mul): multiplies a value by itself, which is not supported");
+    let text = refused(|graph| {
+        graph.initializer.push(integers("five", &[0, 1, 1, 2, 1, 2]));
+        graph.node[3] = node("fold", "Reshape", &["a", "five"], "y", &[]);
+    });
+    assert_eq!(text, "node 'fold' (Reshape): reshapes to 5 dimensions per sample; at most 4 are supported");
+    let text = refused(|graph| {
+        let numbers = [("start", 0), ("end", 4), ("axis", 1), ("two", 2)];
+        graph.initializer.extend(numbers.map(|(name, number)| integers(name, &[number])));
+        graph.node[3] = node("half", "Slice", &["a", "start", "end", "axis", "two"], "y", &[]);
+    });
+    assert_eq!(text, "node 'half' (Slice): takes a part in steps of 2; only steps of 1 are supported");
     let text = refused(|graph| {
         graph.node[3] = node("pad", "Pad", &["a"], "y", &[]);
         let (name, ints) = ("pads".into(), vec![0, i64::from(u32::MAX), 0, 0]);
@@ -42,7 +55,10 @@ fn unsupported_models_are_refused_with_a_reason() {
     let text = refused(|graph| graph.initializer[1] = float_tensor("b1", &[3], &[0.0; 3]));
     assert_eq!(text, "node 'fc1' (Gemm): the bias has shape [3]; expected [4]");
     let text = refused(|graph| graph.initializer[2] = float_tensor("w2", &[2, 5], &[0.0; 10]));
-    assert!(text.contains("'fc2' takes 5 numbers per sample, but its input has shape [4]"), "{text}");
+    assert!(
+        text.starts_with("node 'fc2' (Gemm): takes 5 numbers per sample, but its input has shape [4]"),
+        "{text}"
+    );
     let text = refused(|graph| graph.initializer[2] = float_tensor("w2", &[2, 4], &[f32::NAN; 8]));
     assert_eq!(text, "tensor 'w2' holds NaN or infinity, so the model cannot be trained");
     let text = refused(|graph| graph.input[0] = value("x", &[None, None, Some(3)]));

@@ -5,7 +5,7 @@ use core::ops::Range;
 use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    GradTarget, PassMode, TrainError, convolves,
+    GradTarget, PassMode, TrainError, built_in,
     forth::{constants, kept, operand},
     full, has_parameters, input, is_trained, output, parameters, second, second_operand, span,
 };
@@ -84,7 +84,7 @@ fn input_grad<T: Float>(
             dense::input_grad(backend, sizes, dy, w, grad.add, dx);
         }
         Op::Conv(op) => {
-            convolves()?;
+            built_in!("Conv");
             let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
             conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
         }
@@ -105,7 +105,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Pool(op) => {
-            convolves()?;
+            built_in!("Pool");
             // The input of an average is not kept, so its memory may hold something else.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
@@ -120,7 +120,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Gru(op) => {
-            full()?;
+            built_in!("Gru");
             let [w, scratch, dx] = disjoint(arena, [w, scratch(node, rows), dx])?;
             gru::input_grad(backend, gru::GruSizes::new(&op, rows), scratch, w, grad.add, dx);
         }
@@ -146,17 +146,17 @@ fn input_grad<T: Float>(
             }
         }
         Op::Norm(op) => {
-            full()?;
+            built_in!("Norm");
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&op, x, scale, dy, grad.add, dx);
         }
         Op::Standardize(op) => {
-            full()?;
+            built_in!("Standardize");
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&norm::of_standardize(&op), x, scale, dy, grad.add, dx);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
-            full()?;
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
@@ -177,12 +177,12 @@ fn input_grad<T: Float>(
             last::backward(steps as usize, width as usize, dy, grad.add, dx);
         }
         Op::PRelu(op) => {
-            full()?;
+            built_in!("PRelu");
             let [x, slope, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             prelu::input_grad(&op.spread, x, slope, dy, grad.add, dx);
         }
         Op::Arithmetic(op) => {
-            full()?;
+            built_in!("Arithmetic");
             if in_place {
                 let [numbers, gradient] = disjoint(arena, [constants(&op), dx])?;
                 arithmetic::backward_in_place(op.kind, operand(&op, numbers), gradient);
@@ -192,7 +192,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Recurrent(op) => {
-            full()?;
+            built_in!("Recurrent");
             let [w, keep, dx] = disjoint(arena, [w, kept(node, rows), dx])?;
             let layer = recurrent::RecurrentLayer::new(&op, rows);
             recurrent::input_grad(backend, layer, keep, w, grad.add, dx);
@@ -203,7 +203,7 @@ fn input_grad<T: Float>(
             arrange::backward(op, dy, grad.add, dx);
         }
         Op::Gate(op) => {
-            full()?;
+            built_in!("Gate");
             let [gate, dy, dx] = disjoint(arena, [second_operand(node, rows)?, dy, dx])?;
             gate::backward(op.inner as usize, gate, dy, grad.add, dx);
         }
@@ -227,7 +227,7 @@ fn second_grad<T: Float>(
             Ok(())
         }
         Op::Gate(op) => {
-            full()?;
+            built_in!("Gate");
             let [x, dy, dx] = disjoint(arena, [input(node, node.input.at, rows), dy, dx])?;
             gate::second_grad(op.inner as usize, x, dy, grad.add, dx);
             Ok(())
@@ -270,17 +270,17 @@ fn param_grad<T: Float>(
             dense::param_grad(backend, sizes, factor, dy, x, dw, db);
         }
         Op::Conv(op) => {
-            convolves()?;
+            built_in!("Conv");
             let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
             conv::param_grad(backend, &op, rows, factor, dy, x, dw, db);
         }
         Op::Embed { entries, width, .. } => {
-            full()?;
+            built_in!("Embed");
             let [table, dy, x] = disjoint(arena, [first, dy, x])?;
             embed::param_grad(entries as usize, width as usize, factor, x, dy, table);
         }
         Op::Gru(op) => {
-            full()?;
+            built_in!("Gru");
             let (y, keep) = (output(node, node.output, rows), kept(node, rows));
             let scratch = scratch(node, rows);
             let [dw, dr, db, x, y, keep, dy, scratch] =
@@ -289,29 +289,29 @@ fn param_grad<T: Float>(
             gru::param_grad(backend, gru::GruSizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
         }
         Op::Norm(op) => {
-            full()?;
+            built_in!("Norm");
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             norm::param_grad(&op, factor, x, dy, dscale, dbias);
         }
         Op::Standardize(op) => {
-            full()?;
+            built_in!("Standardize");
             let [dscale, dy, x] = disjoint(arena, [first, dy, x])?;
             norm::param_grad(&norm::of_standardize(&op), factor, x, dy, dscale, &mut []);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
-            full()?;
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
         }
         Op::PRelu(op) => {
-            full()?;
+            built_in!("PRelu");
             let [dslope, dy, x] = disjoint(arena, [first, dy, x])?;
             prelu::param_grad(&op.spread, factor, x, dy, dslope);
         }
         Op::Recurrent(op) => {
-            full()?;
+            built_in!("Recurrent");
             let (y, keep) = (output(node, node.output, rows), kept(node, rows));
             let [dw, dr, db, x, y, keep] = disjoint(arena, [first, second, third, x, y, keep])?;
             let layer = recurrent::RecurrentLayer::new(&op, rows);
@@ -343,13 +343,13 @@ fn gates<T: Float>(
     let parts = [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)];
     match node.op {
         Op::Gru(op) => {
-            full()?;
+            built_in!("Gru");
             let [recurrent, x, y, keep, dy, scratch] = disjoint(arena, parts)?;
             let tape = gru::GruTape { x, y, keep, dy };
             gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
         }
         Op::Recurrent(op) => {
-            full()?;
+            built_in!("Recurrent");
             let [r, _, y, keep, dy, scratch] = disjoint(arena, parts)?;
             recurrent::gates(backend, recurrent::RecurrentLayer::new(&op, rows), (y, dy), r, keep, scratch);
         }

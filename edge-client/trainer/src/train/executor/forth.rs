@@ -4,9 +4,7 @@ use core::ops::Range;
 
 use common::plan::{Activation, Arithmetic, Constant, Node, Op, Plan, PlanError};
 
-use super::{
-    PassMode, TrainError, convolves, full, input, output, parameters, second_operand, span, stretch,
-};
+use super::{PassMode, TrainError, built_in, full, input, output, parameters, second_operand, span, stretch};
 use crate::{
     data::DataError,
     train::{
@@ -37,7 +35,7 @@ pub(super) fn node<T: Float>(
             dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
         }
         Op::Conv(op) => {
-            convolves()?;
+            built_in!("Conv");
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
         }
@@ -47,7 +45,7 @@ pub(super) fn node<T: Float>(
             activate::forward(kind, moved(arena, x, y)?);
         }
         Op::Pool(op) => {
-            convolves()?;
+            built_in!("Pool");
             let [x, y] = disjoint(arena, [x, y])?;
             pool::forward(&op, x, y);
         }
@@ -58,7 +56,7 @@ pub(super) fn node<T: Float>(
             add::forward(second, y);
         }
         Op::Embed { rows: tokens, entries, width, .. } => {
-            full()?;
+            built_in!("Embed");
             let [x, table, y] = disjoint(arena, [x, first, y])?;
             let looked_up = embed::forward(entries as usize, width as usize, x, table, y);
             looked_up.map_err(|row| {
@@ -68,7 +66,7 @@ pub(super) fn node<T: Float>(
             })?;
         }
         Op::Gru(op) => {
-            full()?;
+            built_in!("Gru");
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
@@ -81,17 +79,17 @@ pub(super) fn node<T: Float>(
             }
         }
         Op::Norm(op) => {
-            full()?;
+            built_in!("Norm");
             let [x, scale, bias, y] = disjoint(arena, [x, first, second, y])?;
             norm::forward(&op, x, scale, bias, y);
         }
         Op::Standardize(op) => {
-            full()?;
+            built_in!("Standardize");
             let [x, scale, y] = disjoint(arena, [x, first, y])?;
             norm::forward(&norm::of_standardize(&op), x, scale, &[], y);
         }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
-            full()?;
+            built_in!("BatchNorm");
             let sizes =
                 batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let base = plan.info().segments.stats.ok_or(PlanError::Inconsistent)?;
@@ -117,18 +115,18 @@ pub(super) fn node<T: Float>(
             last::forward(steps as usize, width as usize, x, y);
         }
         Op::PRelu(op) => {
-            full()?;
+            built_in!("PRelu");
             let [x, slope, y] = disjoint(arena, [x, first, y])?;
             prelu::forward(&op.spread, x, slope, y);
         }
         Op::Arithmetic(op) => {
-            full()?;
+            built_in!("Arithmetic");
             moved(arena, x, y.clone())?;
             let [numbers, y] = disjoint(arena, [constants(&op), y])?;
             arithmetic::forward(op.kind, operand(&op, numbers), y);
         }
         Op::Recurrent(op) => {
-            full()?;
+            built_in!("Recurrent");
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
@@ -141,7 +139,7 @@ pub(super) fn node<T: Float>(
             arrange::forward(op, x, second, y);
         }
         Op::Gate(op) => {
-            full()?;
+            built_in!("Gate");
             let [x, gate, y] = disjoint(arena, [x, second_operand(node, rows)?, y])?;
             gate::forward(op.inner as usize, x, gate, y);
         }

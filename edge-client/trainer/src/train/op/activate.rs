@@ -15,7 +15,7 @@
 
 use common::plan::{Activation, SELU_ALPHA, SELU_GAMMA};
 
-use super::{each, gated};
+use super::{each, gated, where_built};
 use crate::train::Float;
 
 /// NaN stays NaN, so that divergence is detected.
@@ -27,38 +27,42 @@ pub(in crate::train) fn forward<T: Float>(kind: Activation, values: &mut [T]) {
                 *value = if *value < T::ZERO { T::ZERO } else { *value };
             }
         }
-        Activation::LeakyRelu { slope } => {
+        Activation::LeakyRelu { slope } => where_built!("LeakyRelu", {
             let slope = T::from_f32(slope);
             for value in values {
                 *value = if *value < T::ZERO { slope * *value } else { *value };
             }
-        }
-        Activation::Clip { min, max } => {
+        }),
+        Activation::Clip { min, max } => where_built!("Clip", {
             let (min, max) = (T::from_f32(min), T::from_f32(max));
             values.iter_mut().for_each(|value| *value = between(*value, min, max));
-        }
-        Activation::HardSigmoid { alpha, beta } => {
+        }),
+        Activation::HardSigmoid { alpha, beta } => where_built!("HardSigmoid", {
             let (alpha, beta) = (T::from_f32(alpha), T::from_f32(beta));
             values.iter_mut().for_each(|value| *value = between(alpha * *value + beta, T::ZERO, T::ONE));
+        }),
+        Activation::HardSwish => {
+            where_built!("HardSwish", values.iter_mut().for_each(|value| *value = gated::hard_swish(*value)));
         }
-        Activation::HardSwish => values.iter_mut().for_each(|value| *value = gated::hard_swish(*value)),
-        Activation::Sigmoid => each(&T::sigmoid, values),
-        Activation::Tanh => each(&T::tanh, values),
-        Activation::Elu { alpha } => each(&exponential(T::from_f32(alpha), T::ONE, T::ONE), values),
-        Activation::Selu => {
+        Activation::Sigmoid => where_built!("Sigmoid", each(&T::sigmoid, values)),
+        Activation::Tanh => where_built!("Tanh", each(&T::tanh, values)),
+        Activation::Elu { alpha } => {
+            where_built!("Elu", each(&exponential(T::from_f32(alpha), T::ONE, T::ONE), values));
+        }
+        Activation::Selu => where_built!("Selu", {
             let (alpha, gamma) = (T::from_f32(SELU_ALPHA), T::from_f32(SELU_GAMMA));
             each(&exponential(alpha, T::ONE, gamma), values);
-        }
-        Activation::Celu { alpha } => {
+        }),
+        Activation::Celu { alpha } => where_built!("Celu", {
             let alpha = T::from_f32(alpha);
             each(&exponential(alpha, alpha, T::ONE), values);
-        }
-        Activation::Softplus => each(&gated::softplus, values),
-        Activation::Softsign => each(&|x| x / (T::ONE + magnitude(x)), values),
-        Activation::Gelu => each(&gated::gelu, values),
-        Activation::GeluTanh => each(&gated::gelu_tanh, values),
-        Activation::Silu => each(&gated::silu, values),
-        Activation::Mish => each(&gated::mish, values),
+        }),
+        Activation::Softplus => where_built!("Softplus", each(&gated::softplus, values)),
+        Activation::Softsign => where_built!("Softsign", each(&|x| x / (T::ONE + magnitude(x)), values)),
+        Activation::Gelu => where_built!("Gelu", each(&gated::gelu, values)),
+        Activation::GeluTanh => where_built!("GeluTanh", each(&gated::gelu_tanh, values)),
+        Activation::Silu => where_built!("Silu", each(&gated::silu, values)),
+        Activation::Mish => where_built!("Mish", each(&gated::mish, values)),
     }
 }
 
@@ -104,30 +108,41 @@ impl<T: Float> Places<T> for InPlace<'_, T> {
 fn chain<T: Float>(kind: Activation, places: impl Places<T>) {
     match kind {
         Activation::Relu => places.run(gate(T::ZERO)),
-        Activation::LeakyRelu { slope } => places.run(gate(T::from_f32(slope))),
-        Activation::Sigmoid => places.run(|dy, y| dy * (y * (T::ONE - y))),
-        Activation::Tanh => places.run(|dy, y| dy * (T::ONE - y * y)),
-        Activation::Clip { min, max } => places.run(line(T::ONE, T::from_f32(min), T::from_f32(max))),
-        Activation::HardSigmoid { alpha, .. } => places.run(line(T::from_f32(alpha), T::ZERO, T::ONE)),
-        Activation::Elu { alpha } => places.run(exponential_grad(T::from_f32(alpha), T::ONE, T::ONE)),
-        Activation::Selu => {
+        Activation::LeakyRelu { slope } => where_built!("LeakyRelu", places.run(gate(T::from_f32(slope)))),
+        Activation::Sigmoid => where_built!("Sigmoid", places.run(|dy, y| dy * (y * (T::ONE - y)))),
+        Activation::Tanh => where_built!("Tanh", places.run(|dy, y| dy * (T::ONE - y * y))),
+        Activation::Clip { min, max } => {
+            where_built!("Clip", places.run(line(T::ONE, T::from_f32(min), T::from_f32(max))));
+        }
+        Activation::HardSigmoid { alpha, .. } => {
+            where_built!("HardSigmoid", places.run(line(T::from_f32(alpha), T::ZERO, T::ONE)));
+        }
+        Activation::Elu { alpha } => {
+            where_built!("Elu", places.run(exponential_grad(T::from_f32(alpha), T::ONE, T::ONE)));
+        }
+        Activation::Selu => where_built!("Selu", {
             let (alpha, gamma) = (T::from_f32(SELU_ALPHA), T::from_f32(SELU_GAMMA));
             places.run(exponential_grad(alpha, T::ONE, gamma));
-        }
-        Activation::Celu { alpha } => {
+        }),
+        Activation::Celu { alpha } => where_built!("Celu", {
             let alpha = T::from_f32(alpha);
             places.run(exponential_grad(alpha, alpha, T::ONE));
-        }
-        Activation::Softplus => places.run(|dy, y: T| dy * -(-y).exp_m1()),
-        Activation::Softsign => places.run(|dy, y| {
-            let rest = T::ONE - magnitude(y);
-            dy * (rest * rest)
         }),
-        Activation::Gelu => places.run(|dy, x| dy * gated::gelu_slope(x)),
-        Activation::GeluTanh => places.run(|dy, x| dy * gated::gelu_tanh_slope(x)),
-        Activation::Silu => places.run(|dy, x| dy * gated::silu_slope(x)),
-        Activation::Mish => places.run(|dy, x| dy * gated::mish_slope(x)),
-        Activation::HardSwish => places.run(|dy, x| dy * gated::hard_swish_slope(x)),
+        Activation::Softplus => where_built!("Softplus", places.run(|dy, y: T| dy * -(-y).exp_m1())),
+        Activation::Softsign => where_built!(
+            "Softsign",
+            places.run(|dy, y| {
+                let rest = T::ONE - magnitude(y);
+                dy * (rest * rest)
+            })
+        ),
+        Activation::Gelu => where_built!("Gelu", places.run(|dy, x| dy * gated::gelu_slope(x))),
+        Activation::GeluTanh => where_built!("GeluTanh", places.run(|dy, x| dy * gated::gelu_tanh_slope(x))),
+        Activation::Silu => where_built!("Silu", places.run(|dy, x| dy * gated::silu_slope(x))),
+        Activation::Mish => where_built!("Mish", places.run(|dy, x| dy * gated::mish_slope(x))),
+        Activation::HardSwish => {
+            where_built!("HardSwish", places.run(|dy, x| dy * gated::hard_swish_slope(x)));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use common::plan::Arrange;
 
+use super::where_built;
 use crate::train::{
     Float,
     part::{part, part_mut},
@@ -9,41 +10,45 @@ use crate::train::{
 
 pub(in crate::train) fn forward<T: Float>(op: Arrange, x: &[T], second: &[T], y: &mut [T]) {
     match op {
-        Arrange::Concat { first, second: other, .. } => {
+        Arrange::Concat { first, second: other, .. } => where_built!("Concat", {
             let (first, other) = (first as usize, other as usize);
             copy_rows(x, first, 0, y, first + other, 0, first, false);
             copy_rows(second, other, 0, y, first + other, first, other, false);
-        }
-        Arrange::Part { width, start, len, .. } => {
+        }),
+        Arrange::Part { width, start, len, .. } => where_built!("Part", {
             copy_rows(x, width as usize, start as usize, y, len as usize, 0, len as usize, false);
-        }
-        Arrange::Pad { width, before, after, .. } => {
+        }),
+        Arrange::Pad { width, before, after, .. } => where_built!("Pad", {
             let (width, before) = (width as usize, before as usize);
             y.fill(T::ZERO);
             copy_rows(x, width, 0, y, before + width + after as usize, before, width, false);
+        }),
+        Arrange::Transpose { height, width, .. } => {
+            where_built!("Transpose", transpose(height as usize, width as usize, x, false, y));
         }
-        Arrange::Transpose { height, width, .. } => transpose(height as usize, width as usize, x, false, y),
     }
 }
 
 /// The gradient of the first operand.
 pub(in crate::train) fn backward<T: Float>(op: Arrange, dy: &[T], add: bool, dx: &mut [T]) {
     match op {
-        Arrange::Concat { first, second, .. } => {
+        Arrange::Concat { first, second, .. } => where_built!("Concat", {
             let (first, second) = (first as usize, second as usize);
             copy_rows(dy, first + second, 0, dx, first, 0, first, add);
-        }
-        Arrange::Part { width, start, len, .. } => {
+        }),
+        Arrange::Part { width, start, len, .. } => where_built!("Part", {
             if !add {
                 dx.fill(T::ZERO);
             }
             copy_rows(dy, len as usize, 0, dx, width as usize, start as usize, len as usize, add);
-        }
-        Arrange::Pad { width, before, after, .. } => {
+        }),
+        Arrange::Pad { width, before, after, .. } => where_built!("Pad", {
             let (width, before) = (width as usize, before as usize);
             copy_rows(dy, before + width + after as usize, before, dx, width, 0, width, add);
+        }),
+        Arrange::Transpose { height, width, .. } => {
+            where_built!("Transpose", transpose(width as usize, height as usize, dy, add, dx));
         }
-        Arrange::Transpose { height, width, .. } => transpose(width as usize, height as usize, dy, add, dx),
     }
 }
 
@@ -51,7 +56,7 @@ pub(in crate::train) fn backward<T: Float>(op: Arrange, dy: &[T], add: bool, dx:
 pub(in crate::train) fn second_grad<T: Float>(op: Arrange, dy: &[T], add: bool, dx: &mut [T]) {
     if let Arrange::Concat { first, second, .. } = op {
         let (first, second) = (first as usize, second as usize);
-        copy_rows(dy, first + second, first, dx, second, 0, second, add);
+        where_built!("Concat", copy_rows(dy, first + second, first, dx, second, 0, second, add));
     }
 }
 

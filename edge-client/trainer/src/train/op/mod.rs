@@ -29,6 +29,16 @@ use super::{Float, part::tail};
 /// Columns summed side by side.
 const LANES: usize = 8;
 
+/// What one kind of an op does, unless this program was built without it. No Plan has such a kind.
+macro_rules! where_built {
+    ($name:literal, $does:expr) => {
+        if const { !common::plan::is_without($name) } {
+            $does
+        }
+    };
+}
+use where_built;
+
 /// Fills every row with the bias, or with zeros.
 fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
     match bias {
