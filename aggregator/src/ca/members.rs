@@ -1,5 +1,7 @@
 //! All names that the authority knows: members, expired ones, and revoked ones.
 
+#[cfg(feature = "dashboard")]
+use std::time::SystemTime;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use common::{DeviceId, TierSet, certificate::Grant};
@@ -86,6 +88,12 @@ impl Authority {
             }
         }
         Ok(members.into_values().collect())
+    }
+
+    /// Changes whenever a member is added, replaced or removed.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn members_stamp(&self) -> [Option<SystemTime>; 2] {
+        ["devices", "serial"].map(|dir| fs::metadata(self.path(dir)).ok()?.modified().ok())
     }
 
     /// Revoked devices with files in `identity/`, as after restoring an older backup. They stay refused.

@@ -99,6 +99,7 @@ fn page_of(of: &str) -> Option<Page> {
             let Query(super::super::pages::PageQuery { page }) = Query::try_from_uri(&uri).ok()?;
             Some(Page::Rounds(page.unwrap_or(1)))
         }
+        // As `Page::follows` says.
         _ => None,
     }
 }
@@ -115,11 +116,12 @@ impl Follower {
             if !self.sent.is_empty() {
                 tokio::time::sleep(EVERY).await;
             }
-            if self.reader.0.is_some() && self.site.user_of(self.secret.as_deref(), false).await.is_none() {
+            if self.reader.user.is_some() && self.site.user_of(self.secret.as_deref(), false).await.is_none()
+            {
                 self.over = true;
                 return Some(Event::default().event("closed").data("session"));
             }
-            let (page, user) = (self.page.clone(), self.reader.0.clone());
+            let (page, user) = (self.page.clone(), self.reader.user.clone());
             let parts = self.site.make(user, None, move |view| page.parts(view)).await?;
             for part in parts {
                 // An event cannot hold this letter; HTML spells it.

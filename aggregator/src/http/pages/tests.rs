@@ -72,6 +72,8 @@ fn html(page: &Page, history: &RunHistory, config: &Config) -> String {
         now: 1e9,
         live: None,
         phases: vec![],
+        run: HOSTILE,
+        shapes: &[],
         history,
         members: Arc::new(MemberList::new()),
         config,
