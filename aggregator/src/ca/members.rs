@@ -90,6 +90,12 @@ impl Authority {
         Ok(members.into_values().collect())
     }
 
+    /// When the server's certificate expires, in seconds since 1970; `None` if it cannot be read.
+    pub(crate) fn server_expires(&self) -> Option<u64> {
+        let (certificate, _) = self.server().ok()?;
+        Grant::of(&certificate).map(|grant| grant.expires)
+    }
+
     /// Changes whenever a member is added, replaced or removed.
     #[cfg(feature = "dashboard")]
     pub(crate) fn members_stamp(&self) -> [Option<SystemTime>; 2] {

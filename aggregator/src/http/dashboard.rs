@@ -125,6 +125,7 @@ impl Dashboard {
         let made = tokio::task::spawn_blocking(move || {
             this.refresh();
             let history = this.history.read().unwrap_or_else(PoisonError::into_inner);
+            let (members, server_expires) = this.members.list();
             let view = View {
                 now: since_1970().as_secs_f64(),
                 live: this.options.live.as_ref().map(|live| live.view()),
@@ -132,7 +133,8 @@ impl Dashboard {
                 run: &this.options.run_name,
                 shapes: &this.options.shapes,
                 history: &history,
-                members: this.members.list(),
+                members,
+                server_expires,
                 config: &this.options.config,
                 disk: disk(&this.options.run),
                 user: user.as_ref(),

@@ -34,6 +34,8 @@ struct Cached {
     read: Instant,
     stamp: [Option<SystemTime>; 2],
     list: Arc<MemberList>,
+    /// When the server's certificate expires.
+    server: Option<u64>,
 }
 
 impl Members {
@@ -42,16 +44,16 @@ impl Members {
         Self { authority, cached: Mutex::default() }
     }
 
-    /// The present list. One that cannot be read is kept as it was.
-    pub fn list(&self) -> Arc<MemberList> {
-        let Some(authority) = &self.authority else { return Arc::default() };
+    /// The present list, and when the server's certificate expires. A list that cannot be read is kept as it was.
+    pub fn list(&self) -> (Arc<MemberList>, Option<u64>) {
+        let Some(authority) = &self.authority else { return (Arc::default(), None) };
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         // Before reading: what changes meanwhile is read next time.
         let stamp = authority.members_stamp();
         if let Some(last) = &*cached {
             let age = last.read.elapsed();
             if age < LEAST || age < FRESH && last.stamp == stamp {
-                return last.list.clone();
+                return (last.list.clone(), last.server);
             }
         }
         let list = match authority.members() {
@@ -64,8 +66,9 @@ impl Members {
             }
             Err(_) => cached.take().map(|last| last.list).unwrap_or_default(),
         };
-        *cached = Some(Cached { read: Instant::now(), stamp, list: list.clone() });
-        list
+        let server = authority.server_expires();
+        *cached = Some(Cached { read: Instant::now(), stamp, list: list.clone(), server });
+        (list, server)
     }
 
     /// The list has changed.

@@ -30,6 +30,8 @@ pub struct View<'a> {
     pub shapes: &'a [TierShape],
     pub history: &'a RunHistory,
     pub members: Arc<MemberList>,
+    /// When the server's certificate expires, in seconds since 1970.
+    pub server_expires: Option<u64>,
     pub config: &'a Config,
     /// Free and all bytes of the disk.
     pub disk: Option<(u64, u64)>,
