@@ -215,11 +215,13 @@ fn alerts_say_what_is_wrong_and_with_whom() {
 }
 
 #[test]
-fn pages_of_large_fleets_stay_small() {
-    let (_dir, history) = history(10_000, 32, 3);
-    for page in all(&history) {
-        let html = html(&page, &history, &Config::default());
-        assert!(html.len() < 150_000, "{page:?}: {} bytes", html.len());
+fn pages_of_large_fleets_and_long_runs_stay_small() {
+    for (devices, rounds) in [(10_000, 3), (60, 1000)] {
+        let (_dir, history) = history(devices, 32, rounds);
+        for page in all(&history) {
+            let html = html(&page, &history, &Config::default());
+            assert!(html.len() < 150_000, "{page:?}: {} bytes", html.len());
+        }
     }
 }
 
