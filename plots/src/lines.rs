@@ -81,7 +81,10 @@ impl Lines<'_> {
         let y = if self.log {
             Scale::log((low * 0.9, high * 1.1), (FRAME.bottom, FRAME.top))
         } else {
-            let edge = ((high - low) * 0.05).max(1e-6);
+            // So wide that the numbers beside the axis differ, also if all values are the same.
+            let size = low.abs().max(high.abs());
+            let least = if size > 0.0 { 0.02 * size } else { 0.1 };
+            let edge = ((high - low) * 0.05).max(least - (high - low) / 2.0).max(1e-6);
             Scale::linear((low - edge, high + edge), (FRAME.bottom, FRAME.top))
         };
         let x = Scale::linear(self.rounds(), (FRAME.left, FRAME.right));
@@ -207,6 +210,27 @@ mod tests {
             ..panel.clone()
         };
         assert_eq!((late(1.0).rounds(), late(9000.0).rounds()), ((0.0, 9.0), (9000.0, 9008.0)));
+        let level = |value: f64| Lines {
+            log: false,
+            levels: vec![],
+            lines: vec![LineSeries {
+                index: 0,
+                name: "a",
+                scales: true,
+                points: (0..9).map(|at| point(f64::from(at), value, 0.0)).collect(),
+            }],
+            ..panel.clone()
+        };
+        for value in [0.0, 0.3, 1.0, 2e4] {
+            let text = level(value).draw(None).to_string();
+            let ticks: Vec<&str> = text.split("class=\"tick\">").skip(1).collect();
+            let names: Vec<&str> = ticks.iter().map(|tick| tick.split('<').next().unwrap()).collect();
+            let rows: Vec<&str> = names
+                [..names.len() - names.iter().rev().position(|name| *name == "0").map_or(0, |at| at + 1)]
+                .to_vec();
+            let distinct: std::collections::BTreeSet<_> = rows.iter().collect();
+            assert!(rows.len() > 1 && distinct.len() == rows.len(), "{value}: {names:?}");
+        }
         let empty = Lines { title: String::new(), what: "", log: false, lines: vec![], levels: vec![] };
         assert!(empty.draw(None).to_string().starts_with("<svg"));
     }

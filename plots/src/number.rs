@@ -5,6 +5,8 @@ pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
     }
+    // Sums of nothing are -0.
+    let value = if value == 0.0 { 0.0 } else { value };
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (2 - magnitude).clamp(0, 9) as usize;
     format!("{value:.decimals$}")
@@ -46,8 +48,11 @@ pub fn bytes(bytes: f64) -> String {
     unit.map_or_else(|| format!("{bytes:.0} B"), |(size, name)| format!("{} {name}", figure(bytes / size)))
 }
 
-/// Seconds as `12.3 s`, `4.5 min` or `2.1 h`.
+/// Seconds as `9 ms`, `12.3 s`, `4.5 min` or `2.1 h`.
 pub fn seconds(seconds: f64) -> String {
+    if seconds.abs() < 0.1 {
+        return format!("{:.0} ms", 1000.0 * seconds);
+    }
     let units = [(3600.0, "h"), (60.0, "min")];
     let unit = units.into_iter().find(|(size, _)| seconds.abs() >= *size);
     let (size, name) = unit.unwrap_or((1.0, "s"));
@@ -66,6 +71,7 @@ mod tests {
             (0.001_234_5, "0.00123"),
             (123.45, "123"),
             (0.0, "0.00"),
+            (-0.0, "0.00"),
             (f64::NAN, "–"),
             (f64::INFINITY, "–"),
         ];

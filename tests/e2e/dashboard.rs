@@ -99,7 +99,8 @@ fn status(gateway: &Gateway) -> Value {
 
 /// Rows of a table: what `data-KEY` says, and the numbers of its cells.
 fn rows(page: &str, key: &str) -> BTreeMap<String, Vec<f64>> {
-    let rows = page.split(&format!("<tr data-{key}=\"")).skip(1);
+    let start = format!("<tr data-{key}=\"");
+    let rows = page.split(&start).skip(1);
     let row = |row: &str| {
         let (name, rest) = row.split_once('"').unwrap();
         let cells = rest.split("</tr>").next().unwrap().split("data-value=\"").skip(1);
