@@ -111,7 +111,7 @@ pub fn check(registry: &Registry, dir: &Path, addresses: Addresses) -> CheckRepo
     let prepared = config.as_ref().and_then(|config| check_run(&mut report, registry, config));
     if let (Some(config), Some(prepared)) = (&config, &prepared) {
         report.tiers = cost::of(config, prepared);
-        store::check(&mut report, dir, &own, prepared, serving);
+        store::check(&mut report, dir, &own, prepared, config.run.rounds, serving);
     }
     let members = identity::check(&mut report, dir);
     disk::check(&mut report, &own, config.as_ref(), members);

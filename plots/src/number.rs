@@ -92,6 +92,6 @@ mod tests {
     #[test]
     fn sizes_and_times() {
         assert_eq!([12.0, 3.04e6, 2e9].map(bytes), ["12 B", "3.04 MB", "2.00 GB"]);
-        assert_eq!([12.34, 90.0, 7200.0].map(seconds), ["12.3 s", "1.50 min", "2.00 h"]);
+        assert_eq!([0.009, 12.34, 90.0, 7200.0].map(seconds), ["9 ms", "12.3 s", "1.50 min", "2.00 h"]);
     }
 }

@@ -10,14 +10,25 @@ use crate::{
 
 const ABOUT: &str = "run";
 
-/// `own`: the directory of the active run.
-pub(super) fn check(report: &mut CheckReport, dir: &Path, own: &Path, prepared: &PreparedRun, serving: bool) {
+/// `own`: the directory of the active run; `rounds`: those of the whole run.
+pub(super) fn check(
+    report: &mut CheckReport,
+    dir: &Path,
+    own: &Path,
+    prepared: &PreparedRun,
+    rounds: u32,
+    serving: bool,
+) {
     if serving {
         return report.ok(ABOUT, "a server runs in this directory and has the store open");
     }
     let shown = dir.display();
     match DiskStore::committed_with(&own.join("store"), &fingerprint(&prepared.model)) {
         Ok(None) => report.ok(ABOUT, "none has begun; `serve` begins one"),
+        Ok(Some(committed)) if committed >= rounds => {
+            let more = "raise run.rounds to continue";
+            report.ok(ABOUT, format!("all {committed} rounds are committed; {more}"));
+        }
         Ok(Some(committed)) => {
             report.ok(ABOUT, format!("{committed} rounds are committed; `serve` goes on with the next one"));
         }

@@ -3,7 +3,7 @@
 use common::Code;
 use plots::{
     markup::{Element, el},
-    number::figure,
+    number::{figure, percent},
 };
 
 use super::parts::{Curve, Part, button, curves, fact, plot, shown, span};
@@ -90,7 +90,7 @@ fn facts(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
             fact("Last seen", seen),
             fact("Loss", loss),
             fact("Place in the fleet", place),
-            fact("Accuracy", shown(past.and_then(|past| past.accuracy))),
+            fact("Accuracy", past.and_then(|past| past.accuracy).map_or("–".into(), percent)),
             fact("Training samples", past.map_or("–".to_owned(), |past| past.samples.to_string())),
             fact("Weight in its last round", past.and_then(|past| past.weight).map_or("–".into(), figure)),
             fact("Rounds taken part", format_args!("{} of the last {rounds}", row.delivered())),

@@ -42,7 +42,7 @@ fn now(view: &View<'_>) -> Element {
         Column::number("Delivered"),
         Column::number("Late"),
         Column::number("Refused"),
-        Column::number("No longer waited for"),
+        Column::number("Given up"),
         Column::text("Quorum"),
     ];
     let row = |(number, tier): (usize, &crate::live::LiveTier)| {
