@@ -23,7 +23,8 @@ use super::LoadError;
 const PAGES: [&str; 5] = ["/", "/tiers", "/devices", "/rounds", "/device?name=load-00000"];
 /// Before a connection that has ended is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
-const EVENT: &[u8] = b"event: part";
+/// The line of an event, with the end of the line before it.
+const EVENT: &[u8] = b"\nevent: part";
 
 /// What viewers were sent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -104,7 +105,7 @@ impl PartCounter {
     fn count(&mut self, piece: &[u8]) -> u64 {
         let mut found = 0;
         for &byte in piece {
-            // No prefix of the event's line is repeated inside it, so a mismatch begins anew.
+            // Its first byte does not occur again inside it, so a mismatch begins anew.
             self.matched = match EVENT.get(self.matched) {
                 Some(&wanted) if wanted == byte => self.matched + 1,
                 _ => usize::from(byte == EVENT[0]),
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn events_are_counted_wherever_the_stream_is_cut() {
-        let text = b"HTTP/1.1 200 OK\r\n\r\nevent: part\ndata: <p>event</p>\n\nevevent: part\n\n:\n\nevent: closed\n\n";
+        let text = b"HTTP/1.1 200 OK\r\n\r\nevent: part\ndata: <p>event: part</p>\n\n\nevent: part\n\n:\n\nevent: closed\n\n";
         for size in 1..text.len() {
             let mut counter = PartCounter::default();
             assert_eq!(text.chunks(size).map(|piece| counter.count(piece)).sum::<u64>(), 2, "{size}");
