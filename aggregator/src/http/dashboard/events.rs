@@ -87,6 +87,9 @@ pub(super) async fn follow(
 /// The page that is followed; `None` for pages that do not change.
 fn page_of(of: &str) -> Option<Page> {
     let uri: Uri = of.parse().ok()?;
+    if uri.authority().is_some() {
+        return None;
+    }
     match uri.path() {
         "/" => Some(Page::Overview),
         "/tiers" => Some(Page::Tiers),
@@ -150,6 +153,7 @@ mod tests {
             "/login",
             "/events",
             "http://evil.example/../x",
+            "http://evil.example/",
             "\u{0}",
             "/devices?page=x",
         ] {
