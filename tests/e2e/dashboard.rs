@@ -212,10 +212,13 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
         assert_eq!(code(&done), "303", "{done}");
     };
     act("pause", "");
+    let connected = || value_of(&get(&address, "/", ""), "connected");
+    let before = connected();
     match &mut browser {
         Some(browser) => revoke_in(browser, &address),
         None => act("revoke", "&device=cam-18"),
     }
+    wait_for("the revoked device to be disconnected", || (connected() < before).then_some(()));
     act("resume", "");
     wait_for("the log to name the user", || {
         serving.process.output().contains("revoked on the dashboard").then_some(())
