@@ -34,11 +34,13 @@ pub use listener::{HttpLimits, Listener};
 use crate::{
     ca::{Authority, CaError},
     config::Config,
-    live::LiveSource,
+    live::{LiveSource, TierShape},
+    run::open_model,
     runs::{self, RunsError},
 };
 use access::{AccountError, Accounts};
-use strategies::Registry;
+use strategies::{Registry, strategy::Needs};
+use tracing::warn;
 
 /// Why a dashboard does not start.
 #[derive(Debug, thiserror::Error)]
@@ -142,8 +144,28 @@ pub async fn start(start: DashboardStart) -> Result<RunningDashboard, HttpError>
     let names = config.dashboard.names.clone();
     let tls = if https { Some(tls::acceptor(&Authority::open(&dir)?, listen.ip(), &names)?) } else { None };
     let hosts = AllowedHosts { names, loopback_only: !https };
-    let run = runs::active_dir(&dir)?;
-    let options = DashboardOptions { dir, run, config, registry, live, actions, login_to_read: https, https };
+    let run_name = runs::active(&dir)?;
+    let run = run_name.dir(&dir);
+    let shapes = match &live {
+        Some(live) => live.view().tiers.iter().map(|tier| tier.shape).collect(),
+        // The pages of a run whose model cannot be opened any more lack its tiers.
+        None => open_model(&config, Needs::default())
+            .inspect_err(|error| warn!("the dashboard shows no widths of tiers: {error}"))
+            .map_or_else(|_| vec![], |(model, _)| TierShape::of(&model)),
+    };
+    let run_name = run_name.to_string();
+    let options = DashboardOptions {
+        dir,
+        run,
+        run_name,
+        shapes,
+        config,
+        registry,
+        live,
+        actions,
+        login_to_read: https,
+        https,
+    };
     let router = guarded(Dashboard::new(options).routes(), hosts);
     let failed = |source| HttpError::Listen { address: listen, source };
     let listener = Listener::bind(listen, tls, HttpLimits::default()).await.map_err(failed)?;

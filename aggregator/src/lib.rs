@@ -52,6 +52,7 @@ pub mod ca;
 pub mod check;
 pub mod cli;
 mod clock;
+pub mod computed;
 pub mod config;
 mod control;
 pub mod driver;

@@ -13,7 +13,7 @@ use coordinator::{
     Coordinator, Gathering, PhaseName, RefusedBy,
     exchange::{AnswerState, OpenExchange, Purpose},
 };
-use strategies::strategy::Kind;
+use strategies::{strategy::Kind, tiered::TieredModel};
 
 use crate::{clock::since_1970, driver::Driver, phases::PhaseTimes};
 
@@ -87,13 +87,31 @@ pub struct LiveWait {
     pub until: Option<f64>,
 }
 
-/// A tier, with its part in the open exchange.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct LiveTier {
+/// What a tier holds of the model.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct TierShape {
     /// Units of all hidden layers.
     pub units: u64,
     /// Parameters of its slice.
     pub parameters: u64,
+}
+
+impl TierShape {
+    /// Of all tiers, widest first.
+    pub fn of(model: &TieredModel) -> Vec<Self> {
+        let tiers = model.plans.iter().zip(&model.masks).map(|(plan, mask)| Self {
+            units: mask.widths().iter().map(|&width| u64::from(width)).sum(),
+            parameters: plan.info.params.into(),
+        });
+        tiers.collect()
+    }
+}
+
+/// A tier, with its part in the open exchange.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LiveTier {
+    /// What it holds.
+    pub shape: TierShape,
     /// Devices of the run.
     pub devices: usize,
     /// Devices that have a connection now.
@@ -287,13 +305,11 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 fn tiers(coordinator: &Coordinator, at: &impl Fn(Instant) -> f64) -> Vec<LiveTier> {
-    let model = coordinator.model();
     let deadlines = &coordinator.settings().deadlines;
-    let plans = (0..).map_while(common::Tier::new).zip(model.plans.iter().zip(&model.masks));
-    let mut tiers: Vec<LiveTier> = plans
-        .map(|(tier, (plan, mask))| LiveTier {
-            units: mask.widths().iter().map(|&width| u64::from(width)).sum(),
-            parameters: plan.info.params.into(),
+    let shapes = (0..).map_while(common::Tier::new).zip(TierShape::of(coordinator.model()));
+    let mut tiers: Vec<LiveTier> = shapes
+        .map(|(tier, shape)| LiveTier {
+            shape,
             quorum: deadlines.quorum_of(tier),
             has_quorum: true,
             ..LiveTier::default()

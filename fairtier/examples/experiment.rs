@@ -26,7 +26,8 @@ const EXPERIMENT: &str = r#"
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::args().nth(1).unwrap_or_else(|| "results".to_owned()));
     let experiment = LoadedExperiment::parse("tiers", EXPERIMENT, "full", &[])?;
-    let options = RunOptions { out, data: None, threads: 2, registry: Registry::standard(), twin: false };
+    let options =
+        RunOptions { out, data: None, threads: 2, registry: Registry::standard(), twin: false, runs: None };
     let ran = run(&experiment, &options, &mut |_| {})?;
     println!(
         "{:<14} {:>4} {:>10} {:>9} {:>14}",

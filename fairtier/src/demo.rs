@@ -21,7 +21,7 @@ mod result;
 mod seeds;
 mod target;
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use aggregator::{ca::CaError, server::ServerError};
 use client::{
@@ -57,6 +57,8 @@ pub enum DemoError {
     Crashed(#[from] tokio::task::JoinError),
     #[error("cannot create a temporary directory for the aggregator: {0}")]
     Directory(io::Error),
+    #[error("the rounds cannot be written to {path}: {source}", path = path.display())]
+    Runs { path: PathBuf, source: io::Error },
     #[error("{strategy} ended without scores of the final model")]
     NoScores { strategy: &'static str },
     #[cfg(feature = "dashboard")]
@@ -133,6 +135,11 @@ async fn compare(
         #[cfg(not(feature = "dashboard"))]
         let running = federation::run(&config, &fleet, Box::new(watch), stop);
         let (reports, seconds) = running.await?;
+        if let Some(runs) = &options.runs {
+            let dir = runs.join(format!("{}-{seed}", strategy.name));
+            aggregator::computed::write(&dir, &config, &reports)
+                .map_err(|source| DemoError::Runs { path: dir.clone(), source })?;
+        }
         runs.push(StrategyRun::new(strategy, &reports, seconds)?);
     }
     Ok(DemoResult::new(options, &fleet, runs))

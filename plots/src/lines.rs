@@ -81,11 +81,13 @@ impl Lines<'_> {
         let y = if self.log {
             Scale::log((low * 0.9, high * 1.1), (FRAME.bottom, FRAME.top))
         } else {
-            let edge = ((high - low) * 0.05).max(1e-6);
+            // So wide that the numbers beside the axis differ, also if all values are the same.
+            let size = low.abs().max(high.abs());
+            let least = if size > 0.0 { 0.02 * size } else { 0.1 };
+            let edge = ((high - low) * 0.05).max(least - (high - low) / 2.0).max(1e-6);
             Scale::linear((low - edge, high + edge), (FRAME.bottom, FRAME.top))
         };
-        let last = self.lines.iter().flat_map(|line| line.points.last()).map(|point| point.x);
-        let x = Scale::linear((0.0, last.fold(1.0, f64::max)), (FRAME.left, FRAME.right));
+        let x = Scale::linear(self.rounds(), (FRAME.left, FRAME.right));
         let whole: Vec<f64> = x.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0).collect();
         described(WIDTH, HEIGHT, &self.title, &self.about())
             .with(text(FRAME.left, 17.0, "start", &self.title).class("panel"))
@@ -95,6 +97,16 @@ impl Lines<'_> {
             .all(self.lines.iter().filter_map(|line| line.band(&x, &y)))
             .all(self.lines.iter().map(|line| line.stroke(self.what, &x, &y)))
             .all(self.levels.iter().filter(|level| level.value.is_finite()).map(|level| level.draw(&y)))
+    }
+
+    /// From the beginning, unless the first rounds of a long run are left out.
+    fn rounds(&self) -> (f64, f64) {
+        let ends = |of: fn(&[Point]) -> Option<&Point>| {
+            self.lines.iter().filter_map(move |line| of(&line.points)).map(|point| point.x)
+        };
+        let first = ends(<[Point]>::first).fold(f64::INFINITY, f64::min);
+        let first = if first.is_finite() && first > 1.0 { first } else { 0.0 };
+        (first, ends(<[Point]>::last).fold(first + 1.0, f64::max))
     }
 
     fn about(&self) -> String {
@@ -188,6 +200,37 @@ mod tests {
         let wild = LineSeries { index: 2, name: "c", scales: false, points: vec![point(1.0, 1e30, 0.0)] };
         let with_wild = Lines { lines: [panel.lines.clone(), vec![wild]].concat(), ..panel.clone() };
         assert_eq!(with_wild.domain(), panel.domain());
+        let late = |from: f64| Lines {
+            lines: vec![LineSeries {
+                index: 0,
+                name: "a",
+                scales: true,
+                points: (0..9).map(|at| point(from + f64::from(at), 1.0, 0.0)).collect(),
+            }],
+            ..panel.clone()
+        };
+        assert_eq!((late(1.0).rounds(), late(9000.0).rounds()), ((0.0, 9.0), (9000.0, 9008.0)));
+        let level = |value: f64| Lines {
+            log: false,
+            levels: vec![],
+            lines: vec![LineSeries {
+                index: 0,
+                name: "a",
+                scales: true,
+                points: (0..9).map(|at| point(f64::from(at), value, 0.0)).collect(),
+            }],
+            ..panel.clone()
+        };
+        for value in [0.0, 0.3, 1.0, 2e4] {
+            let text = level(value).draw(None).to_string();
+            let ticks: Vec<&str> = text.split("class=\"tick\">").skip(1).collect();
+            let names: Vec<&str> = ticks.iter().map(|tick| tick.split('<').next().unwrap()).collect();
+            let rows: Vec<&str> = names
+                [..names.len() - names.iter().rev().position(|name| *name == "0").map_or(0, |at| at + 1)]
+                .to_vec();
+            let distinct: std::collections::BTreeSet<_> = rows.iter().collect();
+            assert!(rows.len() > 1 && distinct.len() == rows.len(), "{value}: {names:?}");
+        }
         let empty = Lines { title: String::new(), what: "", log: false, lines: vec![], levels: vec![] };
         assert!(empty.draw(None).to_string().starts_with("<svg"));
     }

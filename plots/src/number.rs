@@ -48,8 +48,11 @@ pub fn bytes(bytes: f64) -> String {
     unit.map_or_else(|| format!("{bytes:.0} B"), |(size, name)| format!("{} {name}", figure(bytes / size)))
 }
 
-/// Seconds as `12.3 s`, `4.5 min` or `2.1 h`.
+/// Seconds as `9 ms`, `12.3 s`, `4.5 min` or `2.1 h`.
 pub fn seconds(seconds: f64) -> String {
+    if seconds.abs() < 0.1 {
+        return format!("{:.0} ms", 1000.0 * seconds);
+    }
     let units = [(3600.0, "h"), (60.0, "min")];
     let unit = units.into_iter().find(|(size, _)| seconds.abs() >= *size);
     let (size, name) = unit.unwrap_or((1.0, "s"));
@@ -69,6 +72,7 @@ mod tests {
             (123.45, "123"),
             (0.0, "0.00"),
             (1e-17, "0.00"),
+            (-0.0, "0.00"),
             (f64::NAN, "–"),
             (f64::INFINITY, "–"),
         ];
@@ -89,6 +93,6 @@ mod tests {
     #[test]
     fn sizes_and_times() {
         assert_eq!([12.0, 3.04e6, 2e9].map(bytes), ["12 B", "3.04 MB", "2.00 GB"]);
-        assert_eq!([12.34, 90.0, 7200.0].map(seconds), ["12.3 s", "1.50 min", "2.00 h"]);
+        assert_eq!([0.009, 12.34, 90.0, 7200.0].map(seconds), ["9 ms", "12.3 s", "1.50 min", "2.00 h"]);
     }
 }

@@ -27,7 +27,7 @@
 //! "#, "full", &[])?;
 //! # let temporary = tempfile::tempdir()?;
 //! # let out = temporary.path().to_owned();
-//! let options = RunOptions { out, data: None, threads: 2, registry: Registry::standard(), twin: false };
+//! let options = RunOptions { out, data: None, threads: 2, registry: Registry::standard(), twin: false, runs: None };
 //! let [plain, fair] = &run(&experiment, &options, &mut |_| {})?.units[..] else { return Err("two runs".into()) };
 //! println!("variance between tiers: {:.3} and {:.3}", plain.last.inter, fair.last.inter);
 //! assert!(fair.last.inter < plain.last.inter);

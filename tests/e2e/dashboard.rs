@@ -2,6 +2,7 @@
 //! disturbs a round.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read, Write},
     net::TcpStream,
@@ -12,6 +13,7 @@ use std::{
 
 use common::message::ToAggregator;
 use fleet::{
+    browser::Browser,
     gateway::{Gateway, Serving},
     process::{Process, wait_for},
     raw::{Raw, hello, tls},
@@ -19,7 +21,8 @@ use fleet::{
 };
 use serde_json::Value;
 
-const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+/// Says what a reader cannot read on a page.
+const AUDIT: &str = include_str!("dashboard/audit.js");
 const PASSWORD: &str = "correct horse battery";
 
 /// Address of the dashboard, without `http://` and the slash.
@@ -31,9 +34,9 @@ fn dashboard(serving: &mut Serving) -> String {
 fn send(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = vec![];
     // A connection that is closed early has answered before.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = vec![];
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -67,10 +70,10 @@ fn value_of(page: &str, key: &str) -> f64 {
     after(page, &format!("data-key=\"{key}\" data-value=\"")).parse().unwrap()
 }
 
-fn add_operator(gateway: &Gateway) {
+fn add_account(gateway: &Gateway, name: &str, role: &str) {
     let dir = gateway.text("gw");
     let mut child = Command::new(fleet::process::program())
-        .args(["gateway", "dashboard", "user", "add", "--dir", &dir, "--role", "operator", "ann"])
+        .args(["gateway", "dashboard", "user", "add", "--dir", &dir, "--role", role, name])
         .stdin(std::process::Stdio::piped())
         .spawn()
         .unwrap();
@@ -79,8 +82,8 @@ fn add_operator(gateway: &Gateway) {
 }
 
 /// The cookie of a session.
-fn log_in(address: &str) -> String {
-    let form = format!("name=ann&password={}", PASSWORD.replace(' ', "+"));
+fn log_in(address: &str, name: &str) -> String {
+    let form = format!("name={name}&password={}", PASSWORD.replace(' ', "+"));
     let answer = post(address, "/login", &format!("Origin: http://{address}\r\n"), &form);
     assert_eq!(code(&answer), "303", "{answer}");
     let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
@@ -94,15 +97,60 @@ fn status(gateway: &Gateway) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Twenty devices, of which one is late, one is refused and one is revoked on the page.
+/// Rows of a table: what `data-KEY` says, and the numbers of its cells.
+fn rows(page: &str, key: &str) -> BTreeMap<String, Vec<f64>> {
+    let start = format!("<tr data-{key}=\"");
+    let rows = page.split(&start).skip(1);
+    let row = |row: &str| {
+        let (name, rest) = row.split_once('"').unwrap();
+        let cells = rest.split("</tr>").next().unwrap().split("data-value=\"").skip(1);
+        let numbers = cells.map(|cell| cell.split('"').next().unwrap().parse().unwrap());
+        (name.to_owned(), numbers.collect())
+    };
+    rows.map(row).collect()
+}
+
+/// The numbers of one row of the last round, from the status. `tier`: absent for all devices.
+fn expected(round: &Value, tier: Option<usize>) -> Vec<f64> {
+    let all = round["participation"].as_array().unwrap();
+    let own = |at: usize| tier.is_none_or(|tier| tier == at);
+    let sum = |key: &str| -> f64 {
+        all.iter().enumerate().filter(|(at, _)| own(*at)).map(|(_, line)| line[key].as_f64().unwrap()).sum()
+    };
+    let of = |key: &str| -> Vec<&Value> {
+        let lines = round[key].as_array().map_or(&[][..], Vec::as_slice).iter();
+        lines.filter(|line| line["tier"].as_u64().is_some_and(|at| own(at as usize))).collect()
+    };
+    let held: BTreeSet<_> = of("guard").iter().filter_map(|line| line["device"].as_str()).collect();
+    let [loss, accuracy] = match tier {
+        Some(tier) => [&round["loss_by_tier"][tier], &round["accuracy_by_tier"][tier]],
+        None => [&round["loss"], &round["accuracy"]],
+    };
+    let counts = [
+        sum("asked"),
+        sum("delivered"),
+        sum("late"),
+        sum("silent"),
+        of("refused").len() as f64,
+        held.len() as f64,
+    ];
+    let losses = ["mean", "variance", "worst10", "best10"].map(|key| loss[key].as_f64().unwrap());
+    [&counts[..], &losses, &[accuracy["mean"].as_f64().unwrap()]].concat()
+}
+
+/// Twenty devices in three tiers, of which one is late and one is revoked, and one more that is refused.
 #[test]
 fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     let names: Vec<String> = (0..19).map(|number| format!("cam-{number:02}")).collect();
     let mut all: Vec<&str> = names.iter().map(String::as_str).collect();
     all.extend(["late", "small"]);
-    let config = "run = { rounds = 6, min_devices = 20 }\nround = { deadline_s = 2.0, quorum = 0.5 }\nstore = { record = true }";
-    let gateway = Gateway::new(config, &all);
-    add_operator(&gateway);
+    let tiers: String = names.iter().enumerate().map(|(at, name)| format!("{name} = {}\n", at % 3)).collect();
+    let config = format!(
+        "run = {{ rounds = 60, min_devices = 20 }}\nround = {{ deadline_s = 2.0, quorum = 0.5 }}\nstore = {{ record = true }}\n\
+         [model]\nsource = \"digits-mlp\"\ntiers = [1.0, 0.5, 0.25]\n[devices]\nlate = 1\n{tiers}"
+    );
+    let gateway = Gateway::new(&config, &all);
+    add_account(&gateway, "ann", "operator");
     let mut serving = gateway.serve("127.0.0.1:0", &["--dashboard", "127.0.0.1:0", "--dashboard-actions"]);
     let address = dashboard(&mut serving);
     let page = get(&address, "/", "");
@@ -122,12 +170,16 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
         let page = get(&address, "/devices?q=small", "");
         page.contains("data-state=\"refused\"").then_some(page)
     });
-    assert!(refused.contains("E33"), "{refused}");
+    assert!(refused.contains("E33 no tier fits"), "{refused}");
     assert!(get(&address, "/device?name=small", "").contains("no tier fits"));
 
     // One joins and never answers.
     let mut late = raw("late");
     runtime.block_on(late.join(hello("late")));
+    let mut browser = Browser::start();
+    if let Some(browser) = &mut browser {
+        browser.open(&format!("http://{address}/"));
+    }
     let devices: Vec<Process> = names
         .iter()
         .enumerate()
@@ -135,12 +187,14 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
         .collect();
     let done = gateway.wait_committed(3);
     assert!(done["last_round"]["devices"].as_array().is_some_and(|heard| heard.len() == 19));
+    let page = get(&address, "/", "");
+    assert!(page.contains("did not answer in time") && page.contains(">late</a>"), "{page}");
 
-    // Without a login nothing is changed; with one, a device is revoked.
+    // Without a login nothing is changed, nor by a form of another session or another page.
     let form = "csrf=0&device=cam-18";
     let origin = format!("Origin: http://{address}\r\n");
     assert_eq!(code(&post(&address, "/actions/revoke", &origin, form)), "403");
-    let cookie = log_in(&address);
+    let cookie = log_in(&address, "ann");
     let session = format!("Cookie: {cookie}\r\n");
     let page = get(&address, "/device?name=cam-18", &session);
     let csrf = after(&page, "name=\"csrf\" value=\"").to_owned();
@@ -151,19 +205,29 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     ] {
         assert_eq!(code(&post(&address, "/actions/revoke", &headers, &form)), "403", "{headers}");
     }
-    let done = post(
-        &address,
-        "/actions/revoke",
-        &format!("{session}{origin}"),
-        &format!("csrf={csrf}&device=cam-18"),
-    );
-    assert!(code(&done) == "200" && done.contains("cam-18 is revoked"), "{done}");
+    // The run rests meanwhile, however slow the browser is.
+    let headers = format!("{session}{origin}");
+    let act = |action: &str, more: &str| {
+        let done = post(&address, &format!("/actions/{action}"), &headers, &format!("csrf={csrf}{more}"));
+        assert_eq!(code(&done), "303", "{done}");
+    };
+    act("pause", "");
+    let connected = || value_of(&get(&address, "/", ""), "connected");
+    let before = connected();
+    match &mut browser {
+        Some(browser) => revoke_in(browser, &address),
+        None => act("revoke", "&device=cam-18"),
+    }
+    wait_for("the revoked device to be disconnected", || (connected() < before).then_some(()));
+    act("resume", "");
     wait_for("the log to name the user", || {
         serving.process.output().contains("revoked on the dashboard").then_some(())
     });
-    wait_for("the page to show the revoked device", || {
-        get(&address, "/devices?q=cam-18", "").contains("data-state=\"revoked\"").then_some(())
+    let page = wait_for("the page to show the revoked device", || {
+        let page = get(&address, "/device?name=cam-18", &session);
+        page.contains("<dd>revoked</dd>").then_some(page)
     });
+    assert!(!page.contains("/actions/revoke"), "a revoked device cannot be revoked again");
 
     // The run ends, and nothing changes any more.
     let last = wait_for("the final scores", || {
@@ -174,96 +238,271 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
         let page = get(&address, "/", "");
         page.contains("Scores of the final model").then_some(page)
     });
-    let round = &last["last_round"];
-    assert_eq!(value_of(&page, "committed"), 6.0);
-    assert_eq!(value_of(&page, "loss"), round["loss"]["mean"].as_f64().unwrap());
-    assert_eq!(value_of(&page, "accuracy"), round["accuracy"]["mean"].as_f64().unwrap());
-    let row = page.split_once("data-tier=\"all\"").unwrap().1.split("</tr>").next().unwrap();
-    let cells: Vec<f64> = row
-        .split("data-value=\"")
-        .skip(1)
-        .map(|cell| cell.split('"').next().unwrap().parse().unwrap())
-        .collect();
-    let sum = |key: &str| -> f64 {
-        round["participation"].as_array().unwrap().iter().map(|tier| tier[key].as_f64().unwrap()).sum()
-    };
-    let found = round["guard"].as_array().cloned().unwrap_or_default();
-    let held: std::collections::BTreeSet<_> =
-        found.iter().filter_map(|line| line["device"].as_str()).collect();
-    let expected = [
-        sum("asked"),
-        sum("delivered"),
-        sum("late"),
-        sum("silent"),
-        round["refused"].as_array().unwrap().len() as f64,
-        held.len() as f64,
-        round["loss"]["mean"].as_f64().unwrap(),
-        round["loss"]["variance"].as_f64().unwrap(),
-        round["loss"]["worst10"].as_f64().unwrap(),
-        round["loss"]["best10"].as_f64().unwrap(),
-        round["accuracy"]["mean"].as_f64().unwrap(),
-    ];
-    assert_eq!(cells, expected);
+    compare(&address, &page, &last);
     // What another strategy would have done with a recorded round.
     let what_if = get(&address, "/round?number=2&strategy=heterofl", "");
     assert!(what_if.contains("heterofl would have moved the model by"), "{what_if}");
-    for path in
-        ["/", "/tiers", "/devices?sort=loss&order=down", "/device?name=late", "/rounds", "/round?number=1"]
-    {
+    for path in PAGES {
         let page = get(&address, path, "");
         assert_eq!(code(&page), "200", "{path}");
         assert!(page.len() < 150_000 && !page.contains("NaN"), "{path}: {} bytes", page.len());
         assert!(page.contains("content-security-policy: default-src 'none'"), "{path}");
-        assert!(!page.contains("style=") && !page.contains("onclick"), "{path}");
+        assert!(
+            !page.contains("unsafe-inline") && !page.contains("style=") && !page.contains("onclick"),
+            "{path}"
+        );
     }
-    look(&gateway, &address);
+    if let Some(browser) = &mut browser {
+        read_in(browser, &address);
+    }
     drop((small, late, devices));
 }
 
-/// Loads pages in Chromium: the script runs without errors, and replaces parts.
-fn look(gateway: &Gateway, address: &str) {
-    let Some(browser) = tools::find(&BROWSERS, "chromium") else { return };
-    let visit = |path: &str, extra: &[&str]| {
-        let profile = gateway.path("profile");
-        let output = Command::new(&browser)
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--enable-logging=stderr",
-            ])
-            .args(["--no-first-run", "--disable-extensions", "--disable-background-networking"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .args(["--timeout=4000"])
-            .args(extra)
-            .arg(format!("http://{address}{path}"))
-            .output()
-            .unwrap();
-        let _ = fs::remove_dir_all(profile);
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let [dom, log] = visit("/", &["--dump-dom"]);
-    assert!(dom.contains("Scores of the final model") && dom.contains("<polyline"), "{dom}\n{log}");
-    assert!(!log.contains(":CONSOLE"), "{log}");
-    // Set FAIRTIER_SCREENSHOTS to a folder to look at the pages.
-    let Some(folder) = std::env::var_os("FAIRTIER_SCREENSHOTS") else { return };
-    for (page, path) in [
-        ("overview", "/"),
-        ("tiers", "/tiers"),
-        ("devices", "/devices"),
-        ("round", "/round?number=2&strategy=fedavg"),
-    ] {
+const PAGES: [&str; 7] = [
+    "/",
+    "/tiers",
+    "/devices?sort=loss&order=down",
+    "/device?name=cam-04",
+    "/device?name=late",
+    "/rounds",
+    "/round?number=2&strategy=fedavg",
+];
+
+/// Every number of the overview, and the losses of all devices, beside the status.
+fn compare(address: &str, page: &str, status: &Value) {
+    let round = &status["last_round"];
+    assert_eq!(value_of(page, "committed"), status["committed"].as_f64().unwrap());
+    assert_eq!(value_of(page, "loss"), round["loss"]["mean"].as_f64().unwrap());
+    assert_eq!(value_of(page, "accuracy"), round["accuracy"]["mean"].as_f64().unwrap());
+    let means: Vec<f64> =
+        round["loss_by_tier"].as_array().unwrap().iter().map(|tier| tier["mean"].as_f64().unwrap()).collect();
+    let worst = (0..means.len()).max_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap();
+    assert_eq!(value_of(page, "worst-tier"), worst as f64);
+    let of_tiers = rows(page, "tier");
+    assert_eq!(of_tiers["all"], expected(round, None));
+    for tier in 0..3 {
+        assert_eq!(of_tiers[&tier.to_string()], expected(round, Some(tier)), "tier {tier}");
+    }
+    let listed = rows(&get(address, "/devices", ""), "device");
+    let heard = round["devices"].as_array().unwrap();
+    let loss = |line: &Value| line["test_loss"].as_f64().or(line["loss_before"].as_f64()).unwrap();
+    let revoked = heard.iter().any(|line| line["device"] == "cam-18");
+    assert!(!revoked && heard.len() >= 18, "the revoked device is heard: {heard:?}");
+    for line in heard {
+        let name = line["device"].as_str().unwrap();
+        // Its tier and its loss.
+        assert_eq!(listed[name][..2], [line["tier"].as_f64().unwrap(), loss(line)], "{name}");
+    }
+    let worst = heard.iter().max_by(|a, b| loss(a).total_cmp(&loss(b))).unwrap();
+    let name = worst["device"].as_str().unwrap();
+    let first = page
+        .split(&format!("The highest losses of {} devices", heard.len()))
+        .nth(2)
+        .unwrap()
+        .split("scope=\"row\"")
+        .nth(1)
+        .unwrap();
+    assert!(first.split("</a>").next().unwrap().ends_with(name), "{name} is worst off, and first is {first}");
+}
+
+/// An operator follows the run, logs in and revokes a device, with the keyboard.
+fn revoke_in(browser: &mut Browser, address: &str) {
+    // The page was opened before the first round, and was not loaded again.
+    browser.wait("Number(document.querySelector('[data-key=committed]').dataset.value) >= 3");
+    browser.wait("document.getElementById('connection').textContent === 'This page follows the run.'");
+    browser.open(&format!("http://{address}/login"));
+    browser.fill("input[name=name]", "ann");
+    browser.fill("input[name=password]", PASSWORD);
+    browser.leave(|browser| browser.press("Enter"));
+    assert_eq!(browser.text("location.pathname"), "/");
+    browser.open(&format!("http://{address}/devices?q=cam-18"));
+    browser.value("document.querySelector('[data-device=cam-18] a').focus()");
+    browser.leave(|browser| browser.press("Enter"));
+    browser.value("document.querySelector('form[action=\"/actions/revoke\"] button').focus()");
+    browser.leave(|browser| browser.press("Enter"));
+    let said = browser.text("document.querySelector('.said').textContent");
+    assert_eq!(said, "cam-18 is revoked. Its connection is closed within seconds.");
+    // The address is a page's, so that loading it again repeats nothing.
+    assert_eq!(browser.text("location.pathname"), "/device");
+    browser.wait("[...document.querySelectorAll('dd')].some(fact => fact.textContent === 'revoked')");
+    assert_eq!(browser.take_errors(), [""; 0]);
+}
+
+/// Pages can be read on every screen, in both themes, with a keyboard, with a screen reader, and without scripts.
+fn read_in(browser: &mut Browser, address: &str) {
+    let folder = std::env::var_os("FAIRTIER_SCREENSHOTS");
+    for path in PAGES {
+        browser.open(&format!("http://{address}{path}"));
         for width in [390, 768, 1440] {
-            for (scheme, name) in [(0, "dark"), (1, "light")] {
-                let file = Path::new(&folder).join(format!("{page}-{width}-{name}.png"));
-                let shot = format!("--screenshot={}", file.display());
-                let size = format!("--window-size={width},1400");
-                let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
-                visit(path, &[&shot, &size, &scheme]);
+            for (dark, theme) in [(false, "light"), (true, "dark")] {
+                browser.screen(width, dark);
+                let found = browser.value(&format!("({AUDIT})({width})"));
+                assert_eq!(found, serde_json::json!([]), "{path}, {width} px, {theme}");
+                // Set FAIRTIER_SCREENSHOTS to a folder to look at the pages.
+                if let Some(folder) = &folder {
+                    let name: String =
+                        path.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+                    browser.picture(&Path::new(folder).join(format!("{name}-{width}-{theme}.png")));
+                }
             }
         }
+        // What can be clicked or filled in, tables and plots have names.
+        let tree = browser.call("Accessibility.getFullAXTree", serde_json::json!({}));
+        for node in tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false) {
+            let role = node["role"]["value"].as_str().unwrap_or_default();
+            let needs = [
+                "link",
+                "button",
+                "textbox",
+                "searchbox",
+                "combobox",
+                "spinbutton",
+                "table",
+                "region",
+                "image",
+            ];
+            let name = node["name"]["value"].as_str().unwrap_or_default().trim();
+            assert!(!needs.contains(&role) || !name.is_empty(), "{path}: {node}");
+        }
+        // Tab reaches all of them, and shows where it is. Parts of the page are not replaced meanwhile.
+        browser.screen(1440, false);
+        browser.value("document.getElementById('hold')?.click()");
+        let all = browser.value(
+            "[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, [tabindex]')]\
+             .filter(element => element.checkVisibility()).length",
+        );
+        browser.value("document.activeElement.blur(), window.reached = new Set()");
+        for step in 0..all.as_u64().unwrap() {
+            browser.press("Tab");
+            let shown = browser.value(
+                "(element => { window.reached.add(element); const style = getComputedStyle(element); \
+                 return element !== document.body && style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 1 })\
+                 (document.activeElement)",
+            );
+            assert_eq!(shown, true, "{path}: step {step} of the keyboard is not seen");
+        }
+        assert_eq!(browser.value("window.reached.size"), all, "{path}");
     }
+    assert_eq!(browser.take_errors(), [""; 0]);
+    let own = format!("http://{address}/");
+    for request in browser.requests() {
+        assert!(
+            request.starts_with(&own) || request.starts_with("data:") || request == "about:blank",
+            "{request}"
+        );
+    }
+    // Without scripts, the page has the same numbers and loads itself again.
+    browser.open(&format!("http://{address}/"));
+    let loss = browser.text("document.querySelector('[data-key=loss]').dataset.value");
+    browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }));
+    browser.open(&format!("http://{address}/"));
+    assert_eq!(browser.text("document.querySelector('[data-key=loss]').dataset.value"), loss);
+    assert_eq!(browser.text("document.querySelector('noscript meta').content"), "10");
+    assert_eq!(browser.value("document.getElementById('hold').checkVisibility()"), false);
+    browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": false }));
+}
+
+#[test]
+fn actions_need_the_role_and_a_token_is_shown_once() {
+    let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 1 }", &["cam-0"]);
+    let dir = gateway.text("gw");
+    let listen = [
+        "serve",
+        "--dir",
+        &dir,
+        "--listen",
+        "127.0.0.1:0",
+        "--dashboard",
+        "127.0.0.1:0",
+        "--dashboard-actions",
+    ];
+    add_account(&gateway, "bob", "read");
+    let output = Process::start("serve", "gateway", &listen).fail();
+    assert!(output.contains("needs an operator"), "{output}");
+    add_account(&gateway, "ann", "operator");
+    let mut serving = gateway.serve("127.0.0.1:0", &["--dashboard", "127.0.0.1:0", "--dashboard-actions"]);
+    let address = dashboard(&mut serving);
+    let _device = gateway.device(&serving, "cam-0", "0/2", &[]);
+    gateway.wait_committed(2);
+    let headers_of = |name: &str| {
+        let cookie = log_in(&address, name);
+        (format!("Cookie: {cookie}\r\n"), format!("Cookie: {cookie}\r\nOrigin: http://{address}\r\n"))
+    };
+    let (ann, ann_acts) = headers_of("ann");
+    let csrf = after(&get(&address, "/", &ann), "name=\"csrf\" value=\"").to_owned();
+    let (bob, bob_acts) = headers_of("bob");
+    let page = get(&address, "/", &bob);
+    assert!(page.contains("bob (read)") && !page.contains("/actions/"), "{page}");
+    for action in ["revoke", "token", "pause", "resume", "export"] {
+        let own = after(&page, "name=\"csrf\" value=\"");
+        let answer = post(
+            &address,
+            &format!("/actions/{action}"),
+            &bob_acts,
+            &format!("csrf={own}&device=cam-0&hours=1"),
+        );
+        assert!(code(&answer) == "403" && answer.contains("can only read"), "{action}: {answer}");
+    }
+
+    let act = |action: &str, more: &str| {
+        let done = post(&address, &format!("/actions/{action}"), &ann_acts, &format!("csrf={csrf}{more}"));
+        let to = done.lines().find_map(|line| line.strip_prefix("location: ")).map(|to| to.trim().to_owned());
+        (done.clone(), to)
+    };
+    let (_, to) = act("pause", "");
+    let page = get(&address, &to.unwrap(), &ann);
+    assert!(page.contains("The run is paused") && page.contains("Resume the run"), "{page}");
+    // The open round ends, and no other one begins.
+    let page = wait_for("the run to rest", || {
+        let page = get(&address, "/", &ann);
+        page.contains(">Paused: ").then_some(page)
+    });
+    let rests_at = value_of(&page, "committed");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(value_of(&get(&address, "/", &ann), "committed"), rests_at);
+    act("resume", "");
+    wait_for("the run to go on", || {
+        (value_of(&get(&address, "/", &ann), "committed") > rests_at + 1.0).then_some(())
+    });
+
+    let (_, to) = act("token", "&device=cam-9&hours=2");
+    let to = to.unwrap();
+    assert!(!get(&address, &to, &bob).contains("Token for"), "the session of another user");
+    let page = get(&address, &to, &ann);
+    let token = page
+        .split_once("Token for cam-9, valid for 2 h and shown only now: ")
+        .unwrap()
+        .1
+        .split('<')
+        .next()
+        .unwrap();
+    assert!(!page.contains("http-equiv=\"refresh\""), "the token would vanish while it is copied");
+    assert!(!get(&address, &to, &ann).contains(token), "it is shown once");
+    for wrong in ["&device=cam-9&hours=0", "&device=..%2Fx&hours=1", "&device=cam-0&hours=1", ""] {
+        let (answer, to) = act("token", wrong);
+        assert!(code(&answer) == "422" && to.is_none(), "{wrong}: {answer}");
+    }
+    let (model, _) = act("export", "&tier=1");
+    assert!(code(&model) == "200" && model.contains("filename=\"tier-1.onnx\""), "{}", &model[..300]);
+    let log = serving.process.output();
+    for line in [
+        "issued a token on the dashboard",
+        "paused on the dashboard",
+        "resumed on the dashboard",
+        "exported on the dashboard",
+    ] {
+        let line =
+            log.lines().find(|found| found.contains(line)).unwrap_or_else(|| panic!("{line} is not logged"));
+        assert!(line.contains("ann") && line.contains("127.0.0.1"), "{line}");
+    }
+    assert!(!log.contains(token), "the log has the token");
+
+    // Without an account there is no session.
+    Process::start("remove", "gateway", &["dashboard", "user", "remove", "--dir", &dir, "ann"]).succeed();
+    assert_eq!(code(&act("pause", "").0), "403");
+    let out = post(&address, "/logout", &bob_acts, "");
+    assert_eq!(code(&out), "303");
+    assert!(!get(&address, "/", &bob).contains("bob"));
 }
 
 #[test]
@@ -310,6 +549,7 @@ fn hostile_requests_disturb_no_round() {
         "/../../etc/passwd",
         "/assets/../../fairtier.toml",
         "/assets/%2e%2e/fairtier.toml",
+        "/assets/..%2f..%2ffairtier.toml",
         "//identity/ca.key",
         "/identity/ca.key",
         "/store/history.jsonl",
@@ -317,19 +557,14 @@ fn hostile_requests_disturb_no_round() {
         "/round?number=99999999999",
         "/rounds?page=-1",
         "/devices?page=x",
-        "/actions/revoke",
+        "/events?of=/round",
+        "/events?of=http://evil.example/",
     ] {
         let answer = get(&address, path, "");
         assert!(code(&answer).starts_with('4'), "{path}: {answer}");
         assert!(!answer.contains("BEGIN") && !answer.contains("[server]"), "{path}");
     }
-    for path in [
-        "/device?name=%3Cscript%3Ealert(1)%3C/script%3E",
-        "/devices?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
-    ] {
-        let answer = get(&address, path, "");
-        assert!(code(&answer) == "200" && !answer.contains("<script>"), "{answer}");
-    }
+    hostile_on_every_route(&address);
     // Guessing is slowed down soon.
     let guess =
         || post(&address, "/login", &format!("Origin: http://{address}\r\n"), "name=ann&password=wrong");
@@ -339,6 +574,95 @@ fn hostile_requests_disturb_no_round() {
     gateway.wait_committed(now + 2);
 }
 
+const ROUTES: [&str; 18] = [
+    "/",
+    "/tiers",
+    "/devices",
+    "/device",
+    "/rounds",
+    "/round",
+    "/events",
+    "/assets/dashboard.css",
+    "/assets/live.js",
+    "/login",
+    "/logout",
+    "/actions/revoke",
+    "/actions/token",
+    "/actions/pause",
+    "/actions/resume",
+    "/actions/export",
+    "/none",
+    "/%ff",
+];
+
+/// Whatever the route: the answer is an error or a page, never markup of the request, and comes at once.
+fn hostile_on_every_route(address: &str) {
+    const SCRIPT: &str = "%3Cscript%3Ealert(1)%3C/script%3E";
+    let (long, many) = ("x".repeat(40_000), "A: b\r\n".repeat(200));
+    let names = [
+        "name", "q", "tier", "sort", "order", "page", "number", "strategy", "params", "of", "said", "device",
+    ];
+    let query: String = names.iter().map(|name| format!("{name}=%22%3E{SCRIPT}%00..%2F..%2F&")).collect();
+    for route in ROUTES {
+        for (what, request, codes) in [
+            (
+                "oversized header",
+                format!("GET {route} HTTP/1.1\r\nHost: {address}\r\nX: {long}\r\n\r\n"),
+                "4",
+            ),
+            ("too many headers", format!("GET {route} HTTP/1.1\r\nHost: {address}\r\n{many}\r\n"), "4"),
+            (
+                "two hosts",
+                format!(
+                    "GET {route} HTTP/1.1\r\nHost: {address}\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+                ),
+                "4",
+            ),
+            (
+                "another host",
+                format!("GET {route} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"),
+                "421",
+            ),
+            (
+                "another method",
+                format!("DELETE {route} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"),
+                "4",
+            ),
+            ("no HTTP", format!("GET {route}\r\n\r\n"), "4"),
+            (
+                "a path outside",
+                format!(
+                    "GET {route}/../../identity/ca.key HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+                ),
+                "4",
+            ),
+            (
+                "a form without a length",
+                format!(
+                    "POST {route} HTTP/1.1\r\nHost: {address}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nZZZ\r\n"
+                ),
+                "4",
+            ),
+        ] {
+            let answer = send(address, &request);
+            assert!(code(&answer).starts_with(codes), "{route}: {what}: {answer}");
+            assert!(!answer.contains("PRIVATE KEY"), "{route}: {what}");
+        }
+        for (path, body) in [(format!("{route}?{query}"), ""), (route.to_owned(), &*query)] {
+            let answer = match body {
+                "" => get(address, &path, ""),
+                body => post(address, &path, &format!("Origin: http://{address}\r\n"), body),
+            };
+            assert!(matches!(code(&answer).as_bytes(), [b'2' | b'3' | b'4', ..]), "{path}: {answer}");
+            assert!(!answer.contains("<script>") && !answer.contains("alert(1)<"), "{path}: {answer}");
+        }
+    }
+    for path in [format!("/device?name={SCRIPT}"), format!("/devices?q=%22%3E{SCRIPT}")] {
+        let answer = get(address, &path, "");
+        assert!(code(&answer) == "200" && !answer.contains("<script>"), "{answer}");
+    }
+}
+
 #[test]
 fn other_addresses_need_an_account_and_speak_https_alone() {
     let gateway = Gateway::new("run = { rounds = 2 }", &["cam-0"]);
@@ -346,7 +670,7 @@ fn other_addresses_need_an_account_and_speak_https_alone() {
     let listen = ["serve", "--dir", &dir, "--listen", "127.0.0.1:0", "--dashboard", "0.0.0.0:0"];
     let output = Process::start("serve", "gateway", &listen).fail();
     assert!(output.contains("needs a login") && output.contains("dashboard user add"), "{output}");
-    add_operator(&gateway);
+    add_account(&gateway, "ann", "operator");
     let mut serving = gateway.serve("127.0.0.1:0", &["--dashboard", "0.0.0.0:0"]);
     let line = serving.process.wait_line("dashboard on https://");
     let port = line.trim().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();

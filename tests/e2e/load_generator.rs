@@ -93,3 +93,23 @@ fn missing_updates_are_an_error() {
     assert!(output.contains("2 updates of 4 were accepted"), "{output}");
     assert_eq!(result(&output)["accepted"], 2);
 }
+
+#[test]
+fn the_cost_of_the_dashboard_is_measured_while_its_pages_are_followed() {
+    let args = ["--devices", "6", "--rounds", "3", "--dashboard", "2", "--pairs", "2"];
+    let cost = result(&load(&args).succeed());
+    assert_eq!((&cost["dashboard"], &cost["devices"], &cost["rounds"]), (&json!(2), &json!(6), &json!(3)));
+    let pairs = cost["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+    let changes: Vec<f64> = pairs
+        .iter()
+        .map(|pair| pair["with"].as_f64().unwrap() / pair["without"].as_f64().unwrap() - 1.0)
+        .collect();
+    let mean = cost["change"]["mean"].as_f64().unwrap();
+    assert!((mean - f64::midpoint(changes[0], changes[1])).abs() < 1e-9, "{cost}");
+    assert!(cost["change"]["half_width"].as_f64().is_some_and(|half| half > 0.0), "{cost}");
+    // Each of two viewers has seen each part of its page at least once, in both pairs.
+    assert!(cost["parts_sent"].as_u64() >= Some(4), "{cost}");
+    let output = load(&["--devices", "6", "--pairs", "2"]).finish();
+    assert!(!output.0.success() && output.1.contains("--fairness"), "{}", output.1);
+}

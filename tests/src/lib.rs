@@ -6,6 +6,7 @@
 //! | [`relay`] | UDP between the real programs that loses, repeats, delays, reorders, cuts off, changes ports |
 //! | [`forge`] | packets that an attacker on the path can forge |
 //! | [`raw`] | a QUIC client that sends arbitrary frames, for hostile devices |
+//! | [`browser`] | a real browser, driven through its debugging protocol |
 //! | [`board`] | the same for boards, through a real bridge |
 //! | [`memory`], [`link`] | Coordinator, RoundWorker and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
@@ -19,6 +20,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 pub mod board;
+pub mod browser;
 pub mod forge;
 pub mod gateway;
 pub mod hil;

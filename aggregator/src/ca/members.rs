@@ -1,5 +1,7 @@
 //! All names that the authority knows: members, expired ones, and revoked ones.
 
+#[cfg(feature = "dashboard")]
+use std::time::SystemTime;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use common::{DeviceId, TierSet, certificate::Grant};
@@ -86,6 +88,18 @@ impl Authority {
             }
         }
         Ok(members.into_values().collect())
+    }
+
+    /// When the server's certificate expires, in seconds since 1970; `None` if it cannot be read.
+    pub(crate) fn server_expires(&self) -> Option<u64> {
+        let (certificate, _) = self.server().ok()?;
+        Grant::of(&certificate).map(|grant| grant.expires)
+    }
+
+    /// Changes whenever a member is added, replaced or removed.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn members_stamp(&self) -> [Option<SystemTime>; 2] {
+        ["devices", "serial"].map(|dir| fs::metadata(self.path(dir)).ok()?.modified().ok())
     }
 
     /// Revoked devices with files in `identity/`, as after restoring an older backup. They stay refused.

@@ -28,7 +28,11 @@ pub(super) fn check(
         Ok(Some(saved)) => match expect_same(&saved, config, weights_digest(&prepared.initial)) {
             Ok(()) => {
                 let committed = saved.next_round.saturating_sub(1);
-                let what = format!("{committed} rounds are committed; `serve` goes on with the next one");
+                let what = if committed >= config.run.rounds {
+                    format!("all {committed} rounds are committed; raise run.rounds to continue")
+                } else {
+                    format!("{committed} rounds are committed; `serve` goes on with the next one")
+                };
                 report.ok(ABOUT, what);
             }
             Err(error) => {

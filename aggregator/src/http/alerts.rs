@@ -10,6 +10,7 @@ use crate::ca::MemberState;
 const NAMED: usize = 5;
 /// A certificate that ends sooner is reported.
 const ENDS_SOON_S: f64 = 14.0 * 86_400.0;
+const SERVER_ENDS_SOON_S: f64 = 30.0 * 86_400.0;
 /// Less free disk than this share, or this many bytes, is reported.
 const FREE_SHARE: f64 = 0.05;
 const FREE_BYTES: u64 = 1 << 30;
@@ -132,6 +133,15 @@ fn certificates(view: &View<'_>, found: &mut Vec<Alert>) {
         let chosen = view.members.iter().filter(|(_, member)| wanted(member));
         chosen.map(|(name, _)| name.as_str()).collect()
     };
+    if let Some(left) =
+        view.server_expires.map(|end| end as f64 - view.now).filter(|left| *left < SERVER_ENDS_SOON_S)
+    {
+        let when =
+            if left > 0.0 { format!("ends in {}", span(left)) } else { format!("ended {} ago", span(left)) };
+        let text =
+            format!("The server's certificate {when}: `fairtier gateway rotate-server-key` makes a new one.");
+        add(found, true, text);
+    }
     let expired = of(&|member| member.state == MemberState::Expired);
     let ending = of(&|member| {
         let left = member.expires.map(|end| end as f64 - view.now);

@@ -16,7 +16,12 @@ use super::{
     pages::{Page, ReportOf, RoundPage, RoundQuery, WhatIf, replay},
     view::View,
 };
-use crate::{ca::Authority, clock::since_1970, config::Config, live::LiveSource};
+use crate::{
+    ca::Authority,
+    clock::since_1970,
+    config::Config,
+    live::{LiveSource, TierShape},
+};
 use strategies::Registry;
 
 mod actions;
@@ -36,6 +41,10 @@ pub struct DashboardOptions {
     pub dir: PathBuf,
     /// The active run's: history, status and model.
     pub run: PathBuf,
+    /// Its name.
+    pub run_name: String,
+    /// What its tiers hold.
+    pub shapes: Vec<TierShape>,
     pub config: Config,
     pub registry: Registry,
     /// Absent if no server runs: then the run is shown as it was left.
@@ -116,12 +125,16 @@ impl Dashboard {
         let made = tokio::task::spawn_blocking(move || {
             this.refresh();
             let history = this.history.read().unwrap_or_else(PoisonError::into_inner);
+            let (members, server_expires) = this.members.list();
             let view = View {
                 now: since_1970().as_secs_f64(),
                 live: this.options.live.as_ref().map(|live| live.view()),
                 phases: this.options.live.as_ref().map_or_else(Vec::new, |live| live.phases()),
+                run: &this.options.run_name,
+                shapes: &this.options.shapes,
                 history: &history,
-                members: this.members.list(),
+                members,
+                server_expires,
                 config: &this.options.config,
                 disk: disk(&this.options.run),
                 user: user.as_ref(),

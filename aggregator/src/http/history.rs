@@ -139,9 +139,11 @@ impl RunHistory {
         self.rounds.back().map_or(0, |last| last.round)
     }
 
-    /// The place of a loss among all devices of the present report, from 1 for the lowest.
-    pub fn place(&self, loss: f64) -> Option<usize> {
-        (!self.losses.is_empty()).then(|| self.losses.partition_point(|&other| other < loss) + 1)
+    /// The place of a device among all of the present report, from 1 for the lowest loss; `None` if it is not among them.
+    pub fn place(&self, device: &DeviceHistory) -> Option<usize> {
+        let loss =
+            device.loss.filter(|_| self.shown().is_some_and(|report| report.round == device.reported_in))?;
+        Some(self.losses.partition_point(|&other| other < loss) + 1)
     }
 
     fn paths(&self) -> [PathBuf; 2] {

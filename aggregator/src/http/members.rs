@@ -1,16 +1,17 @@
-//! Members of the fleet and the end of their certificates. All files of `identity/` are read for it, so the answer is kept for
-//! a while.
+//! Members of the fleet and the end of their certificates. All files of `identity/` are read for it, so the answer is kept
+//! until a member is added or removed, or for a while: certificates expire.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use crate::ca::{Authority, MemberState};
 
-/// How long a list is kept.
+/// How long a list is kept if the directories stay as they are, and how long in any case.
 const FRESH: Duration = Duration::from_secs(30);
+const LEAST: Duration = Duration::from_secs(2);
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Member {
@@ -25,7 +26,16 @@ pub type MemberList = BTreeMap<String, Member>;
 #[derive(Debug)]
 pub struct Members {
     authority: Option<Authority>,
-    cached: Mutex<Option<(Instant, Arc<MemberList>)>>,
+    cached: Mutex<Option<Cached>>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    read: Instant,
+    stamp: [Option<SystemTime>; 2],
+    list: Arc<MemberList>,
+    /// When the server's certificate expires.
+    server: Option<u64>,
 }
 
 impl Members {
@@ -34,28 +44,31 @@ impl Members {
         Self { authority, cached: Mutex::default() }
     }
 
-    /// The present list. One that cannot be read is kept as it was.
-    pub fn list(&self) -> Arc<MemberList> {
+    /// The present list, and when the server's certificate expires. A list that cannot be read is kept as it was.
+    pub fn list(&self) -> (Arc<MemberList>, Option<u64>) {
+        let Some(authority) = &self.authority else { return (Arc::default(), None) };
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = match &*cached {
-            Some((read, list)) if read.elapsed() < FRESH => return list.clone(),
-            last => last.as_ref().map(|(_, list)| list.clone()),
+        // Before reading: what changes meanwhile is read next time.
+        let stamp = authority.members_stamp();
+        if let Some(last) = &*cached {
+            let age = last.read.elapsed();
+            if age < LEAST || age < FRESH && last.stamp == stamp {
+                return (last.list.clone(), last.server);
+            }
+        }
+        let list = match authority.members() {
+            Ok(members) => {
+                let known = members.into_iter().map(|member| {
+                    let known = Member { state: member.state, expires: member.expires };
+                    (member.device.to_string(), known)
+                });
+                Arc::new(known.collect())
+            }
+            Err(_) => cached.take().map(|last| last.list).unwrap_or_default(),
         };
-        let read = self.authority.as_ref().map(Authority::members);
-        let list = match read {
-            Some(Ok(members)) => Arc::new(
-                members
-                    .into_iter()
-                    .map(|member| {
-                        let known = Member { state: member.state, expires: member.expires };
-                        (member.device.to_string(), known)
-                    })
-                    .collect(),
-            ),
-            Some(Err(_)) | None => last.unwrap_or_default(),
-        };
-        *cached = Some((Instant::now(), list.clone()));
-        list
+        let server = authority.server_expires();
+        *cached = Some(Cached { read: Instant::now(), stamp, list: list.clone(), server });
+        (list, server)
     }
 
     /// The list has changed.

@@ -10,12 +10,13 @@ mod round;
 mod rounds;
 mod tiers;
 mod what_if;
+mod worst;
 
 pub use devices::DevicesQuery;
 use layout::document;
 pub use layout::{SCRIPT, style};
 pub use login::{login, message};
-pub use parts::{Part, span};
+pub use parts::{Part, device_link, span};
 use plots::markup::Element;
 use serde::Deserialize;
 
@@ -90,6 +91,11 @@ impl Page {
             Self::Rounds(_) => "Rounds".into(),
             Self::Round(round) => format!("Round {}", round.round),
         }
+    }
+
+    /// Whether it changes while the run goes on.
+    pub fn follows(&self) -> bool {
+        !matches!(self, Self::Round(_))
     }
 
     /// The parts of the page, from the top.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ca::MemberState,
     config::Config,
-    live::{Answer, LiveDevice, LiveView},
+    live::{Answer, LiveDevice, LiveView, TierShape},
     phases::PhaseTimes,
 };
 
@@ -24,8 +24,14 @@ pub struct View<'a> {
     /// Absent if no server runs.
     pub live: Option<Arc<LiveView>>,
     pub phases: Vec<PhaseTimes>,
+    /// The name of the run in its directory.
+    pub run: &'a str,
+    /// What tiers hold, also if no server runs.
+    pub shapes: &'a [TierShape],
     pub history: &'a RunHistory,
     pub members: Arc<MemberList>,
+    /// When the server's certificate expires, in seconds since 1970.
+    pub server_expires: Option<u64>,
     pub config: &'a Config,
     /// Free and all bytes of the disk.
     pub disk: Option<(u64, u64)>,
@@ -55,7 +61,7 @@ impl View<'_> {
     /// Number of tiers.
     pub fn tiers(&self) -> usize {
         let reported = self.history.shown().map_or(0, |report| report.loss_by_tier.len());
-        self.live.as_ref().map_or(reported, |live| live.tiers.len())
+        self.live.as_ref().map_or(reported.max(self.shapes.len()), |live| live.tiers.len())
     }
 
     /// All devices that are known, by name.

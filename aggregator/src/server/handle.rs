@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use common::certificate::Grant;
 use coordinator::Conduct;
 use tokio::sync::watch;
 
@@ -54,8 +53,7 @@ impl Handle {
 
     /// When the server's certificate expires, in seconds since 1970; `None` if it cannot be read.
     pub fn certificate_expires(&self) -> Option<u64> {
-        let (certificate, _) = Authority::open(&self.dir).ok()?.server().ok()?;
-        Grant::of(&certificate).map(|grant| grant.expires)
+        Authority::open(&self.dir).ok()?.server_expires()
     }
 
     /// Changes how the run is conducted.

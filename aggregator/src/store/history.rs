@@ -29,11 +29,13 @@ mod files;
 mod line;
 mod reader;
 mod tail;
+mod written;
 
 pub(super) use files::open_for_writing;
 pub(super) use line::{parse as parse_line, with_checksum};
 pub(super) use reader::{ChecksumRule, HistoryLine};
 pub use reader::{LineFaults, Report, ReportReader, Reports};
+pub(crate) use written::write_history;
 
 /// The history files of a store. They are opened for every line, so they may be moved away at any time.
 #[derive(Debug)]

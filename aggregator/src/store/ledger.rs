@@ -36,7 +36,7 @@ pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new
 /// Raised whenever a table, a record, the spool or the history changes: by a step in `migrate.rs`. What may follow a record as
 /// its tail ([`super::entry`]) changes no record that is there.
 pub(super) const FORMAT: u32 = migrate::FORMAT;
-pub(super) const FILE: &str = "fairtier.redb";
+pub(crate) const FILE: &str = "fairtier.redb";
 /// The ledger is small and rarely read. The database's default cache of a gigabyte would fill up over the rounds.
 const CACHE_BYTES: usize = 1 << 20;
 

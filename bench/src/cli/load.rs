@@ -10,7 +10,7 @@ use std::{
 use crate::load::{
     self, LoadError, LoadOptions, Target,
     bare::{Bare, StreamSetup},
-    target_cost::{self, TargetCost},
+    cost::{self, LoadCost, Subject},
 };
 use clap::{Args, ValueEnum};
 use common::Codec;
@@ -26,6 +26,7 @@ Examples:
   fairtier bench load --check                                exit code 1 if a bar is missed
   fairtier bench load --devices 50 --rounds 20 --reference --check --format json | jq .checks
   fairtier bench load --devices 50 --rounds 40 --fairness 0.3 --pairs 10   what a fairness target costs the gateway
+  fairtier bench load --dashboard --pairs 10                 what five followed pages of the dashboard cost
   fairtier bench load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   an aggregator that runs already
 
 Devices hold real connections with their own certificates and follow the whole protocol, but have no data and do not
@@ -41,6 +42,7 @@ with the end of the other side's turn, so it does not count. Additional rounds m
   ratio        with --reference: at least 0.6 of the updates per second of the bare streams
 With --fairness the only bar is the cost of a target: at most 3 % more processor time of the gateway per round.
 It is met if the whole 95 % interval over the pairs is within it, missed if none of it is, and undecided otherwise.
+With --dashboard the only bar is the cost of its pages: at most 5 % fewer accepted updates per second.
 Undecided fails, too: raise --pairs.
 A bar that is not measured counts as missed. Growth needs two rounds; memory needs a process (--pid with --server).";
 
@@ -70,10 +72,14 @@ pub struct LoadArgs {
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
     reference: Option<LoadSetup>,
     /// Run in pairs, with this fairness target and without, and print by how much it raises the gateway's processor time
-    #[arg(long, value_name = "DISPARITY", conflicts_with_all = ["reference", "server"], value_parser = target)]
+    #[arg(long, value_name = "DISPARITY", group = "subject", conflicts_with_all = ["reference", "server"], value_parser = target)]
     fairness: Option<f64>,
+    /// Run in pairs, with so many followed pages of the dashboard and without, and print by how much they lower the updates per
+    /// second
+    #[arg(long, value_name = "VIEWERS", num_args = 0..=1, default_missing_value = "5", group = "subject", conflicts_with_all = ["reference", "server"], value_parser = clap::value_parser!(u32).range(1..=32))]
+    dashboard: Option<u32>,
     /// Number of such pairs
-    #[arg(long, value_name = "N", default_value_t = 6, requires = "fairness", value_parser = clap::value_parser!(u32).range(SOME))]
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "subject", value_parser = clap::value_parser!(u32).range(SOME))]
     pairs: u32,
     /// Use an aggregator that already runs on this machine. Its model, `run.min_devices` and `run.rounds` must match;
     /// with --reference it needs one more round for every five
@@ -156,11 +162,13 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
         reference: args.reference.map(StreamSetup::from),
         target,
         fairness: None,
+        viewers: 0,
         seed: args.seed,
     };
     let quiet = args.quiet;
-    if let Some(target) = args.fairness {
-        return cost(args, &options, target);
+    let dashboard = args.dashboard.map(|viewers| Subject::Dashboard(viewers as usize));
+    if let Some(subject) = args.fairness.map(Subject::Target).or(dashboard) {
+        return cost(args, &options, subject);
     }
     let progress = move |round: u32, seconds: f64| {
         if !quiet {
@@ -180,15 +188,14 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a fairness target costs the gateway.
-fn cost(args: &LoadArgs, options: &LoadOptions, target: f64) -> anyhow::Result<String> {
+/// What a fairness target or the dashboard costs the gateway.
+fn cost(args: &LoadArgs, options: &LoadOptions, subject: Subject) -> anyhow::Result<String> {
     let progress = |pair: u32, change: f64| {
         if !args.quiet {
             eprintln!("pair {pair:>4}: {:+.1} %", 100.0 * change);
         }
     };
-    let cost: TargetCost =
-        runtime()?.block_on(target_cost::compare(options, target, args.pairs, progress))?;
+    let cost: LoadCost = runtime()?.block_on(cost::compare(options, subject, args.pairs, progress))?;
     let text = match args.format {
         Format::Json => serde_json::to_string(&cost)? + "\n",
         Format::Table => cost.table(),

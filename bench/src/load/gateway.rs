@@ -25,12 +25,16 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Gateway {
     program: PathBuf,
     dir: PathBuf,
+    /// It shows its run to browsers.
+    shows: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct RunningGateway {
     child: Child,
     pub address: SocketAddr,
+    /// Of its pages.
+    pub dashboard: Option<SocketAddr>,
     pub pid: Option<u32>,
 }
 
@@ -52,12 +56,12 @@ pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
 }
 
 impl Gateway {
-    pub fn prepare(dir: &Path, config: &Config) -> Result<Self, LoadError> {
+    pub fn prepare(dir: &Path, config: &Config, shows: bool) -> Result<Self, LoadError> {
         let path = dir.join("fairtier.toml");
         let text = toml::to_string(config)?;
         fs::write(&path, text)
             .map_err(|source| LoadError::Io { what: path.display().to_string(), source })?;
-        Ok(Self { program: program()?, dir: dir.to_owned() })
+        Ok(Self { program: program()?, dir: dir.to_owned(), shows })
     }
 
     pub async fn start(self) -> Result<RunningGateway, LoadError> {
@@ -72,11 +76,15 @@ impl Gateway {
             "--exit-when-done",
             "--dir",
         ]);
-        command.stdin(Stdio::null());
-        let (child, address, mut output) = start(GATEWAY, command.arg(&self.dir)).await?;
+        command.stdin(Stdio::null()).arg(&self.dir);
+        if self.shows {
+            command.args(["--dashboard", "127.0.0.1:0"]);
+        }
+        let (child, address, mut output) = start(GATEWAY, &mut command).await?;
+        let dashboard = if self.shows { Some(dashboard(&mut output).await?) } else { None };
         // Reads all further output, so that the process never blocks on a full pipe.
         tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
-        Ok(RunningGateway { pid: child.id(), child, address })
+        Ok(RunningGateway { pid: child.id(), child, address, dashboard })
     }
 }
 
@@ -137,6 +145,23 @@ pub(super) async fn start(
     Ok((child, address, output))
 }
 
+/// Waits until the gateway prints the address of its pages.
+async fn dashboard(output: &mut BufReader<ChildStdout>) -> Result<SocketAddr, LoadError> {
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let len = output.read_line(&mut line).await;
+        if len.map_err(|source| LoadError::Io { what: GATEWAY.into(), source })? == 0 {
+            return Err(LoadError::Process { program: GATEWAY, said });
+        }
+        if let Some(url) = line.strip_prefix("dashboard on http://") {
+            let address = url.trim().trim_end_matches('/').parse();
+            return address.map_err(|_| LoadError::Process { program: GATEWAY, said: line.clone() });
+        }
+        said += &line;
+    }
+}
+
 /// The path of this program, which contains the gateway.
 pub fn program() -> Result<PathBuf, LoadError> {
     std::env::current_exe().map_err(|source| LoadError::Io { what: "this program's path".into(), source })
@@ -151,7 +176,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo listening on 127.0.0.1:1; exit {code}")]);
         let (child, address, _) = start(GATEWAY, &mut command).await.unwrap();
-        RunningGateway { pid: child.id(), child, address }
+        RunningGateway { pid: child.id(), child, address, dashboard: None }
     }
 
     #[tokio::test]

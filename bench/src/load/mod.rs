@@ -4,7 +4,7 @@
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, and `device` runs the conversation of
 //! one device with updates from `updates`. `log` records events and the aggregator's `memory`. For comparison, `bare`
 //! moves the same bytes through QUIC streams between two processes, in `turns` with the aggregator. `check` compares
-//! the result with the bars, and `target_cost` runs with and without a fairness target.
+//! the result with the bars. `cost` runs with and without a fairness target, or `viewers` of the dashboard.
 
 use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -20,6 +20,7 @@ use strategies::strategy::Needs;
 
 pub mod bare;
 mod check;
+pub mod cost;
 mod device;
 mod fleet;
 mod gateway;
@@ -27,19 +28,21 @@ mod log;
 mod memory;
 mod reader;
 mod table;
-pub mod target_cost;
 mod turns;
 mod updates;
+mod viewers;
 
 pub use check::{LoadCheck, MissedChecks};
 pub use log::{LoadLog, LoadRound};
 pub use memory::Peaks;
 pub use table::table;
 pub use turns::BareRound;
+pub use viewers::Viewed;
 
 use bare::{StreamSetup, Streams};
 use gateway::Gateway;
 use turns::{Schedule, Turns};
+use viewers::Viewers;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,12 +67,14 @@ pub enum LoadError {
         "the gateway's processor time cannot be read from /proc, or the runs are too short; raise --rounds"
     )]
     NoProcessorTime,
-    #[error("missed: a fairness target costs the gateway {percent:.1} % more processor time per round")]
-    Dear { percent: f64 },
+    #[error("missed: {percent:+.1} % {what}")]
+    Dear { what: &'static str, percent: f64 },
     #[error(
-        "undecided: {pairs} pairs of runs give {percent:+.1} % processor time per round with too wide an interval; raise --pairs"
+        "undecided: {pairs} pairs of runs give {percent:+.1} % {what} with too wide an interval; raise --pairs"
     )]
-    CostUndecided { percent: f64, pairs: usize },
+    CostUndecided { what: &'static str, percent: f64, pairs: usize },
+    #[error("a viewer of the dashboard was sent nothing, so its cost is not measured; raise --rounds")]
+    NothingSeen,
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]
@@ -106,6 +111,9 @@ pub struct LoadOptions {
     /// The fairness target of the gateway, between devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
+    /// Pages of the gateway's dashboard that are followed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub viewers: usize,
     pub seed: u64,
 }
 
@@ -131,9 +139,15 @@ impl Default for LoadOptions {
             reference: None,
             target: None,
             fairness: None,
+            viewers: 0,
             seed: 1,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl LoadOptions {
@@ -164,6 +178,9 @@ pub struct LoadResult {
     /// The aggregator's peak memory by phase.
     pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
+    /// If pages of the dashboard were followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub viewed: Option<Viewed>,
     /// The bars and whether they are met.
     pub checks: Vec<LoadCheck>,
 }
@@ -207,7 +224,7 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         Some(target) => (Authority::open(&target.dir)?, None),
         None => {
             let authority = Authority::create(dir.path())?;
-            (authority, Some(Gateway::prepare(dir.path(), &config)?))
+            (authority, Some(Gateway::prepare(dir.path(), &config, options.viewers > 0)?))
         }
     };
     let members = fleet::enrol(&authority, options.devices)?;
@@ -223,6 +240,8 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         (None, Some(target)) => (target.server, target.pid, None),
         (None, None) => return Err(LoadError::NoProgram("fairtier".into())),
     };
+    let dashboard = gateway.as_ref().and_then(|serving| serving.dashboard);
+    let viewers = dashboard.map(|address| Viewers::start(address, options.viewers));
     let log = Arc::new(LoadLog::new(pid, options.schedule(), progress));
     let turns = Arc::new(Turns::new(streams, options.schedule()));
     let failed = async {
@@ -235,13 +254,17 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         connect = fleet::run(server, &members, options, log.clone(), turns.clone()) => connect?,
         failed = failed => return Err(failed),
     };
+    let viewed = viewers.map(Viewers::end).transpose()?;
     if let Some(serving) = gateway {
         serving.stop(|| log.look()).await?;
     }
     let bare = turns.end().await;
     let (rounds, peaks) = log.rounds();
     let cpu_s = log.cpu_per_round();
-    Ok(LoadResult::conclude(options, Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s }))
+    Ok(LoadResult::conclude(
+        options,
+        Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s, viewed },
+    ))
 }
 
 /// Measurements at the end of the run.
@@ -253,11 +276,12 @@ struct Measurements {
     bare: Vec<BareRound>,
     peaks: Peaks,
     cpu_s: Option<f64>,
+    viewed: Option<Viewed>,
 }
 
 impl LoadResult {
     fn conclude(options: &LoadOptions, seen: Measurements) -> Self {
-        let Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s } = seen;
+        let Measurements { parameters, bytes, connect, rounds, bare, peaks, cpu_s, viewed } = seen;
         let counted = || rounds.iter().filter(|round| round.counted);
         let updates_per_s = median(counted().map(|round| round.updates_per_s));
         // Every exchange expects one update of every device; a missing round counts as one exchange.
@@ -279,6 +303,7 @@ impl LoadResult {
                 .reference
                 .map(|setup| Reference::of(setup, bare, options.devices, updates_per_s)),
             rounds,
+            viewed,
             checks: vec![],
         };
         result.checks = check::checks(&result);
@@ -357,6 +382,7 @@ mod tests {
             bare: (0..accepted.len()).map(bare).collect(),
             peaks: Peaks::default(),
             cpu_s: None,
+            viewed: None,
         };
         LoadResult::conclude(&options, seen)
     }
@@ -393,6 +419,7 @@ mod tests {
             bare: vec![],
             peaks: Peaks::default(),
             cpu_s: None,
+            viewed: None,
         };
         let mut rounds = whole.rounds.clone();
         rounds.pop();

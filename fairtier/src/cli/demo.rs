@@ -29,6 +29,7 @@ Examples:
   fairtier demo --strategy-params '{\"q_m\": 0}'   no fairness inside tiers
   fairtier demo --format json --quiet | jq .seeds
   fairtier demo --dashboard                      and follow it on http://127.0.0.1:8080/
+  fairtier demo --runs runs                      keep every round, for `fairtier gateway dashboard --dir`
   fairtier demo --rounds 2 --seed 1 --out -      a quick look without a report
 
 One aggregator and all devices run in this process and talk QUIC with mutual TLS over loopback.
@@ -60,6 +61,9 @@ pub struct DemoArgs {
     /// Also write the main comparison as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
+    /// Also write every round of each run to DIR/STRATEGY-SEED, for `fairtier gateway dashboard --dir`
+    #[arg(long, value_name = "DIR")]
+    pub runs: Option<PathBuf>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -86,6 +90,7 @@ impl DemoArgs {
             others,
             target: self.target,
             minority: self.minority,
+            runs: self.runs.clone(),
             devices_per_tier: self.devices_per_tier,
             #[cfg(feature = "dashboard")]
             dashboard: self.dashboard,

@@ -13,7 +13,10 @@
 //! (`fairness.warmup` = all rounds). It gives the bits of strategy `heterofl`; a test compares them. Devices of both
 //! runs hold out the same samples and train on the same others.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use aggregator::{
     config::{Config, ModelConfig, RoundConfig, RunConfig, ServerConfig, StrategyConfig, TrainingConfig},
@@ -48,6 +51,8 @@ pub struct DemoOptions {
     pub training: Training,
     /// Parameters of FairHeteroFL.
     pub fair: Map<String, Value>,
+    /// Also write every round of each run to a directory in this one, for `fairtier gateway dashboard`.
+    pub runs: Option<PathBuf>,
     /// Where browsers see the run that goes on, if anywhere.
     #[cfg(feature = "dashboard")]
     pub dashboard: Option<SocketAddr>,
@@ -107,6 +112,7 @@ impl Default for DemoOptions {
             devices_per_tier: 4,
             training: Training { epochs: 1, batch: 16, lr: 0.5, lr_decay: 0.99 },
             fair: Map::new(),
+            runs: None,
             #[cfg(feature = "dashboard")]
             dashboard: None,
         }

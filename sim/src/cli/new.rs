@@ -76,6 +76,7 @@ mod tests {
             threads: 1,
             registry: strategies::Registry::standard(),
             twin: false,
+            runs: None,
         };
         let ran = experiment::run(&loaded, &options, &mut |_| {}).unwrap();
         assert_eq!(ran.units.len(), 2);

@@ -21,6 +21,7 @@ Examples:
   fairtier sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
   fairtier sim run mine.toml --out elsewhere
   fairtier sim run mine.toml --set fairness.target=0.3 --twin     with a fairness target, and its price
+  fairtier sim run tour --runs runs                               every round, for `fairtier gateway dashboard --dir`
   fairtier sim run --list
   fairtier sim run --list --format json | jq -r .[].name
 
@@ -90,6 +91,9 @@ struct HowArgs {
     /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
+    /// Also write every round of each new strategy and seed to DIR/SETTING-SEED, for `fairtier gateway dashboard --dir`
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
     /// How to print the figures
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -208,6 +212,7 @@ impl HowArgs {
             threads: threads.unwrap_or(1).max(1),
             registry: registry.clone(),
             twin,
+            runs: self.runs.clone(),
         };
         let mut out = Vec::new();
         for loaded in all {

@@ -28,6 +28,8 @@ pub struct RunOptions {
     pub registry: Registry,
     /// Also run every setting with a fairness target at the neutral end of its parameter.
     pub twin: bool,
+    /// Also write the reports of each new unit to a directory in this one, which `fairtier gateway dashboard` shows.
+    pub runs: Option<PathBuf>,
 }
 
 /// Progress of a run.
@@ -126,6 +128,7 @@ fn one(
         alone: alone.as_deref(),
         reference,
         threads: options.threads,
+        pages: options.runs.as_ref().map(|runs| runs.join(format!("{}-{seed}", setting.id))),
         tick: &mut || observe(RunEvent::Round),
     };
     unit::run(setting, id(loaded, setting, seed), context)

@@ -46,8 +46,14 @@ rounds = 7
 fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> RunOutcome {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
     let loaded = LoadedExperiment::parse("small", SMALL, "quick", &keys).unwrap();
-    let options =
-        RunOptions { out: dir.into(), data: None, threads, registry: Registry::standard(), twin: false };
+    let options = RunOptions {
+        out: dir.into(),
+        data: None,
+        threads,
+        registry: Registry::standard(),
+        twin: false,
+        runs: None,
+    };
     run(&loaded, &options, &mut |_| {}).unwrap()
 }
 
@@ -138,7 +144,7 @@ name = "ffl_fedavg"
 id = "cfl"
 name = "cfl"
 "#;
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, runs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let loaded = LoadedExperiment::parse("groups", text, "quick", &[]).unwrap();
     let options = RunOptions {
         out: dir.path().into(),
@@ -146,6 +152,7 @@ name = "cfl"
         threads: 2,
         registry: Registry::standard(),
         twin: false,
+        runs: Some(runs.path().into()),
     };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let dp: Vec<f64> = units.iter().map(|unit| unit.last.groups.unwrap().dp).collect();
@@ -155,6 +162,13 @@ name = "cfl"
     assert!(ufl < fedavg && ffl < fedavg, "{dp:?}");
     let groups = units[0].last.groups.unwrap();
     assert!((0.5..0.7).contains(&groups.constant) && groups.accuracy > 0.8, "{groups:?}");
+    // The rounds of strategies are there for pages; baselines such as `ufl` have none.
+    let kept = runs.path().join("fedfb-1");
+    let history = std::fs::read_to_string(kept.join("store/history.jsonl")).unwrap();
+    assert_eq!(history.lines().count(), 6);
+    assert_eq!(aggregator::config::Config::load(&kept.join("fairtier.toml")).unwrap().strategy.name, "fedfb");
+    assert!(std::fs::read_to_string(kept.join("status.json")).unwrap().contains("\"finished\":true"));
+    assert!(!runs.path().join("ufl-1").exists());
     // With one common model, pooled accuracy equals the accuracy on the whole test set.
     assert!((groups.accuracy - units[0].last.global[0].accuracy).abs() < 1e-12);
 }
@@ -194,6 +208,7 @@ name = "local"
         threads: 2,
         registry: Registry::standard(),
         twin: false,
+        runs: None,
     };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let [fedavg, same, eagle, local] = &units[..] else { panic!("four units") };

@@ -1,6 +1,6 @@
 //! One setting with one seed: training, scores, and the result.
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 use aggregator::run::open_method;
 use common::metrics::Better;
@@ -84,6 +84,8 @@ pub struct UnitContext<'a> {
     /// Mean validation loss of the setting's reference, if already known.
     pub reference: Option<f64>,
     pub threads: usize,
+    /// Where the reports of a strategy's run are written for pages.
+    pub pages: Option<PathBuf>,
     /// Called after every round.
     pub tick: &'a mut dyn FnMut(),
 }
@@ -151,7 +153,7 @@ fn fleet(
     params: &Params,
     context: &mut UnitContext<'_>,
 ) -> Result<TrainedFleet, ExperimentError> {
-    let UnitContext { registry, arranged, threads, tick, .. } = context;
+    let UnitContext { registry, arranged, threads, tick, pages, .. } = context;
     let config = arranged.config(base, name, params);
     let keep = open_method(registry, &config)?.needs().validation;
     let members = arranged.members(keep, !base.fairness.is_off())?;
@@ -181,6 +183,10 @@ fn fleet(
     })?;
     if let Some(fault) = fault {
         return Err(fault);
+    }
+    if let Some(dir) = pages {
+        aggregator::computed::write(dir, &config, &reports)
+            .map_err(|source| ExperimentError::Write { path: dir.clone(), source })?;
     }
     let whole = slices(&model, engine.parameters());
     let weights = place(&whole, &tiers);

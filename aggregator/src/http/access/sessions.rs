@@ -42,6 +42,8 @@ struct Session {
     user: User,
     began: Instant,
     used: Instant,
+    /// What the last action has done, and the key under which its page asks for it. It may hold a token.
+    said: Option<(String, String)>,
 }
 
 /// All sessions, by the digest of their secret: finding one takes a time that says nothing about the secret.
@@ -61,7 +63,7 @@ impl Sessions {
             all.remove(&oldest);
         }
         let user = User { name: name.to_owned(), role, csrf };
-        all.insert(key(&secret), Session { user, began: now, used: now });
+        all.insert(key(&secret), Session { user, began: now, used: now, said: None });
         Some(secret)
     }
 
@@ -73,6 +75,22 @@ impl Sessions {
             session.used = now;
         }
         Some(session.user.clone())
+    }
+
+    /// Keeps what an action has done until a page of the session asks for it. Returns the key; `None` without a session.
+    pub fn tell(&self, secret: &str, said: String) -> Option<String> {
+        let text = random()?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_mut(&key(secret))?.said = Some((text.clone(), said));
+        Some(text)
+    }
+
+    /// What was kept under a key, once.
+    pub fn told(&self, secret: &str, asked: &str) -> Option<String> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = all.get_mut(&key(secret))?;
+        let (_, said) = session.said.take_if(|(own, _)| key(own) == key(asked))?;
+        Some(said)
     }
 
     pub fn end(&self, secret: &str) {
@@ -125,6 +143,11 @@ mod tests {
         }
         assert!(sessions.find(&first, true, at(1)).is_none());
         let last = sessions.begin("bob", Role::Read, at(1)).unwrap();
+        let other = sessions.begin("eve", Role::Read, at(1)).unwrap();
+        let asked = sessions.tell(&last, "a token".into()).unwrap();
+        assert_eq!((sessions.told(&other, &asked), sessions.told(&last, "0")), (None, None));
+        assert_eq!(sessions.told(&last, &asked).as_deref(), Some("a token"));
+        assert_eq!(sessions.told(&last, &asked), None, "it is shown once");
         sessions.end(&last);
         assert!(sessions.find(&last, true, at(1)).is_none());
     }

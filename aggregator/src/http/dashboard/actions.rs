@@ -1,12 +1,14 @@
 //! What operators can do: revoke, issue a token, pause and resume, export. Each action is logged with its user.
+//!
+//! After an action the browser is sent to a page, which says what was done. Loading that page again repeats nothing.
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Form, Router,
     extract::{FromRequestParts, State},
-    http::{HeaderMap, StatusCode, header, request::Parts},
-    response::{Html, IntoResponse, Response},
+    http::{StatusCode, header, request::Parts},
+    response::{Html, IntoResponse, Redirect, Response},
     routing::post,
 };
 use common::DeviceId;
@@ -18,9 +20,9 @@ use crate::{
     ca::{Existing, GrantOptions},
     export,
     http::{
-        access::{Role, User, is_same_origin},
+        access::{Role, User, cookie_of, is_same_origin},
         listener::Client,
-        pages::{Page, message},
+        pages::{device_link, message},
     },
 };
 
@@ -29,25 +31,31 @@ const MOST_HOURS: u64 = 24 * 366;
 
 /// An operator whose request comes from a page of this host.
 #[derive(Clone, Debug)]
-struct Operator(User);
+struct Operator {
+    user: User,
+    /// Of the session.
+    secret: String,
+}
 
 impl FromRequestParts<Arc<Dashboard>> for Operator {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Dashboard>) -> Result<Self, Response> {
-        let Reader(user) = Reader::from_request_parts(parts, site).await?;
+        let Reader { user, .. } = Reader::from_request_parts(parts, site).await?;
         let no = |why: &str| (StatusCode::FORBIDDEN, Html(message("Not allowed", why))).into_response();
         if !site.options.actions {
             return Err(no("This gateway was started without --dashboard-actions."));
         }
-        let Some(user) = user else { return Err(no("Log in first.")) };
+        let (Some(user), Some(secret)) = (user, cookie_of(&parts.headers)) else {
+            return Err(no("Log in first."));
+        };
         if user.role != Role::Operator {
             return Err(no("This account can only read."));
         }
         if !is_same_origin(&parts.headers) {
             return Err(no("The request comes from another page."));
         }
-        Ok(Self(user))
+        Ok(Self { user, secret: secret.to_owned() })
     }
 }
 
@@ -74,12 +82,19 @@ pub(super) fn routes() -> Router<Arc<Dashboard>> {
 type Site = State<Arc<Dashboard>>;
 type Sender = Extension<Client>;
 
-/// The action of a form, if the form was made for this session.
-async fn act<F, R>(site: &Arc<Dashboard>, user: User, given: &Given, page: Page, what: F) -> Response
+/// The action of a form, if the form was made for this session; then the page that says what was done.
+async fn act<F, R>(
+    site: &Arc<Dashboard>,
+    operator: Operator,
+    given: &Given,
+    page: String,
+    what: F,
+) -> Response
 where
     F: FnOnce(&Dashboard) -> Result<R, String> + Send + 'static,
     R: Into<String> + Send + 'static,
 {
+    let Operator { user, secret } = operator;
     if !user.made(&given.csrf) {
         let why = "The form is from another session. Go back, load the page again and repeat it.";
         return (StatusCode::FORBIDDEN, Html(message("Not done", why))).into_response();
@@ -87,24 +102,23 @@ where
     let this = site.clone();
     let done = tokio::task::spawn_blocking(move || what(&this).map(Into::<String>::into)).await;
     match done {
-        Ok(Ok(said)) => match site.html(page, Some(user), Some(said)).await {
-            Some(html) => Html(html).into_response(),
-            None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Ok(Ok(said)) => match site.sessions.tell(&secret, said.clone()) {
+            Some(key) => {
+                let with = if page.contains('?') { '&' } else { '?' };
+                Redirect::to(&format!("{page}{with}said={key}")).into_response()
+            }
+            // The session has ended meanwhile, and the action is done: a token must not be lost.
+            None => Html(message("Done", &said)).into_response(),
         },
         Ok(Err(why)) => (StatusCode::UNPROCESSABLE_ENTITY, Html(message("Not done", &why))).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-async fn revoke(
-    State(site): Site,
-    Operator(user): Operator,
-    from: Sender,
-    Form(given): Form<Given>,
-) -> Response {
-    let (name, by) = (given.device.clone(), user.name.clone());
+async fn revoke(State(site): Site, operator: Operator, from: Sender, Form(given): Form<Given>) -> Response {
+    let (name, by) = (given.device.clone(), operator.user.name.clone());
     let address = from.0.0;
-    act(&site, user, &given, Page::Device(given.device.clone()), move |site| {
+    act(&site, operator, &given, device_link(&given.device), move |site| {
         let device = device(&name)?;
         let authority = site.authority.as_ref().ok_or("this directory has no authority")?;
         let revoked = authority.revoke(&device).map_err(|error| error.to_string())?;
@@ -118,15 +132,10 @@ async fn revoke(
     .await
 }
 
-async fn token(
-    State(site): Site,
-    Operator(user): Operator,
-    from: Sender,
-    Form(given): Form<Given>,
-) -> Response {
-    let (name, hours, by) = (given.device.clone(), given.hours.clone(), user.name.clone());
+async fn token(State(site): Site, operator: Operator, from: Sender, Form(given): Form<Given>) -> Response {
+    let (name, hours, by) = (given.device.clone(), given.hours.clone(), operator.user.name.clone());
     let address = from.0.0;
-    act(&site, user, &given, Page::Overview, move |site| {
+    act(&site, operator, &given, "/".into(), move |site| {
         let device = device(name.trim())?;
         let hours = hours.trim().parse::<u64>().ok().filter(|hours| (1..=MOST_HOURS).contains(hours));
         let hours = hours.ok_or(format!("hours must be a number from 1 to {MOST_HOURS}"))?;
@@ -151,13 +160,13 @@ async fn resume(site: Site, operator: Operator, from: Sender, form: Form<Given>)
 
 async fn set_paused(
     State(site): Site,
-    Operator(user): Operator,
+    operator: Operator,
     from: Sender,
     Form(given): Form<Given>,
     paused: bool,
 ) -> Response {
-    let (by, address) = (user.name.clone(), from.0.0);
-    act(&site, user, &given, Page::Overview, move |site| {
+    let (by, address) = (operator.user.name.clone(), from.0.0);
+    act(&site, operator, &given, "/".into(), move |site| {
         let live = site.options.live.as_ref().ok_or("no server runs, so there is nothing to pause")?;
         live.pause(paused);
         info!(user = by, %address, "{} on the dashboard", if paused { "paused" } else { "resumed" });
@@ -173,12 +182,11 @@ async fn set_paused(
 /// The file itself is the answer.
 async fn send_model(
     State(site): Site,
-    Operator(user): Operator,
+    operator: Operator,
     from: Sender,
-    headers: HeaderMap,
     Form(given): Form<Given>,
 ) -> Response {
-    debug_assert!(is_same_origin(&headers));
+    let user = operator.user;
     if !user.made(&given.csrf) {
         return (StatusCode::FORBIDDEN, Html(message("Not done", "The form is from another session.")))
             .into_response();

@@ -87,6 +87,9 @@ pub(super) async fn follow(
 /// The page that is followed; `None` for pages that do not change.
 fn page_of(of: &str) -> Option<Page> {
     let uri: Uri = of.parse().ok()?;
+    if uri.authority().is_some() {
+        return None;
+    }
     match uri.path() {
         "/" => Some(Page::Overview),
         "/tiers" => Some(Page::Tiers),
@@ -99,6 +102,7 @@ fn page_of(of: &str) -> Option<Page> {
             let Query(super::super::pages::PageQuery { page }) = Query::try_from_uri(&uri).ok()?;
             Some(Page::Rounds(page.unwrap_or(1)))
         }
+        // As `Page::follows` says.
         _ => None,
     }
 }
@@ -115,11 +119,12 @@ impl Follower {
             if !self.sent.is_empty() {
                 tokio::time::sleep(EVERY).await;
             }
-            if self.reader.0.is_some() && self.site.user_of(self.secret.as_deref(), false).await.is_none() {
+            if self.reader.user.is_some() && self.site.user_of(self.secret.as_deref(), false).await.is_none()
+            {
                 self.over = true;
                 return Some(Event::default().event("closed").data("session"));
             }
-            let (page, user) = (self.page.clone(), self.reader.0.clone());
+            let (page, user) = (self.page.clone(), self.reader.user.clone());
             let parts = self.site.make(user, None, move |view| page.parts(view)).await?;
             for part in parts {
                 // An event cannot hold this letter; HTML spells it.
@@ -148,6 +153,7 @@ mod tests {
             "/login",
             "/events",
             "http://evil.example/../x",
+            "http://evil.example/",
             "\u{0}",
             "/devices?page=x",
         ] {

@@ -7,6 +7,7 @@ use axum::{
     http::{StatusCode, header, request::Parts},
     response::{Html, IntoResponse, Redirect, Response},
 };
+use serde::Deserialize;
 
 use super::Dashboard;
 use crate::http::{
@@ -16,7 +17,17 @@ use crate::http::{
 
 /// Someone who may read: logged in, or on a loopback address where no login is needed.
 #[derive(Clone, Debug)]
-pub(super) struct Reader(pub Option<User>);
+pub(super) struct Reader {
+    pub user: Option<User>,
+    /// What the action has done that led to this page.
+    said: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    said: String,
+}
 
 impl FromRequestParts<Arc<Dashboard>> for Reader {
     type Rejection = Response;
@@ -26,7 +37,11 @@ impl FromRequestParts<Arc<Dashboard>> for Reader {
         if user.is_none() && dashboard.options.login_to_read {
             return Err(Redirect::to("/login").into_response());
         }
-        Ok(Self(user))
+        let said = user.as_ref().and_then(|_| {
+            let Query(Said { said }) = Query::try_from_uri(&parts.uri).ok()?;
+            dashboard.sessions.told(cookie_of(&parts.headers)?, &said)
+        });
+        Ok(Self { user, said })
     }
 }
 
@@ -48,8 +63,8 @@ impl Dashboard {
         .ok()?
     }
 
-    async fn show(self: Arc<Self>, page: Page, Reader(user): Reader) -> Response {
-        match self.html(page, user, None).await {
+    async fn show(self: Arc<Self>, page: Page, Reader { user, said }: Reader) -> Response {
+        match self.html(page, user, said).await {
             Some(html) => Html(html).into_response(),
             None => (StatusCode::INTERNAL_SERVER_ERROR, Html(message("Error", "The page cannot be made.")))
                 .into_response(),

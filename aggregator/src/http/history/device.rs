@@ -14,6 +14,8 @@ pub struct DeviceHistory {
     pub samples: u64,
     /// Of the last report that has it.
     pub loss: Option<f64>,
+    /// The number of that report.
+    pub reported_in: u32,
     pub accuracy: Option<f64>,
     /// The last round in which it was heard.
     pub heard_in: Option<u32>,
@@ -48,7 +50,7 @@ pub struct DevicePoint {
 /// Adds a round.
 pub(super) fn add(devices: &mut BTreeMap<String, DeviceHistory>, report: &Report) {
     for line in &report.devices {
-        let device = heard(devices, line);
+        let device = heard(devices, line, report.round);
         device.heard_in = Some(report.round);
         device.delivered += 1;
         device.weight = line.weight;
@@ -81,13 +83,18 @@ pub(super) fn add(devices: &mut BTreeMap<String, DeviceHistory>, report: &Report
 /// Shows the scores of the final model, which is no round.
 pub(super) fn show(devices: &mut BTreeMap<String, DeviceHistory>, scores: &Report) {
     for line in &scores.devices {
-        heard(devices, line);
+        heard(devices, line, scores.round);
     }
 }
 
-fn heard<'a>(devices: &'a mut BTreeMap<String, DeviceHistory>, line: &Heard) -> &'a mut DeviceHistory {
+fn heard<'a>(
+    devices: &'a mut BTreeMap<String, DeviceHistory>,
+    line: &Heard,
+    round: u32,
+) -> &'a mut DeviceHistory {
     let device = named(devices, &line.device, line.tier);
     device.samples = line.samples;
+    device.reported_in = round;
     device.loss = line.loss();
     device.accuracy = line.test_accuracy;
     device

@@ -54,7 +54,7 @@ fn new_rounds_are_added_once_however_many_there_are() {
         );
     }
     assert_eq!(history.disparity.back(), Some(&Some(0.5)), "tiers without devices do not count");
-    assert_eq!((history.place(1.0), history.place(3.0)), (Some(1), Some(2)));
+    assert_eq!(["a", "b", "c"].map(|name| history.place(&history.devices[name])), [Some(1), Some(2), None]);
     let refusal = history.devices["d"].last_refusal.clone().unwrap();
     assert_eq!((refusal.round, refusal.code, &*refusal.why), (46, 12, "update holds NaN"));
     assert_eq!(report_of(dir.path(), 7, 46).unwrap().map(|report| report.round), Some(7));
@@ -87,4 +87,6 @@ fn final_scores_are_shown_in_place_of_the_last_round() {
     assert_eq!(history.shown().unwrap().loss.mean, Some(0.5));
     let device = &history.devices["a"];
     assert_eq!((device.loss, device.delivered), (Some(0.5), 2), "scores are no round");
+    let places = ["a", "b"].map(|name| history.place(&history.devices[name]));
+    assert_eq!(places, [Some(1), None], "b has no score, and its earlier loss is of another model");
 }

@@ -3,11 +3,12 @@
 use common::Code;
 use plots::{
     markup::{Element, el},
-    number::figure,
+    number::{figure, percent},
 };
 
 use super::parts::{Curve, Part, button, curves, fact, plot, shown, span};
 use crate::{
+    ca::MemberState,
     http::view::{DeviceRow, View},
     live::Answer,
     remedies::remedy,
@@ -26,6 +27,7 @@ pub(super) fn parts(view: &View<'_>, name: &str) -> Vec<Part> {
     parts.push(Part::live("course", "Over rounds", [course(&row)]));
     if let Some(user) = view.operates()
         && let Some(id) = row.id()
+        && row.member.is_some_and(|member| member.state != MemberState::Revoked)
     {
         let revoke = el("div")
             .with(el("p").text(
@@ -39,10 +41,18 @@ pub(super) fn parts(view: &View<'_>, name: &str) -> Vec<Part> {
 }
 
 fn facts(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
-    let place = row.loss().and_then(|loss| view.history.place(loss)).map_or("–".to_owned(), |place| {
+    let past = row.past;
+    let place = past.and_then(|past| view.history.place(past)).map_or("–".to_owned(), |place| {
         format!("{place} of {}, 1 has the lowest loss", view.history.losses.len())
     });
-    let past = row.past;
+    let loss = match (past, row.loss()) {
+        (Some(past), Some(loss))
+            if view.history.shown().is_some_and(|report| report.round != past.reported_in) =>
+        {
+            format!("{}, of round {}", figure(loss), past.reported_in)
+        }
+        (_, loss) => shown(loss),
+    };
     let count = |number: Option<u32>| number.map_or("0".to_owned(), |number| number.to_string());
     let open = row.live.map(|live| match live.answer {
         Answer::NotAsked => "not asked".to_owned(),
@@ -78,9 +88,9 @@ fn facts(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
             fact("In the open exchange", open.unwrap_or_else(|| "–".into())),
             fact("Waited for", waits.map_or("no".to_owned(), |left| format!("at most {left} more"))),
             fact("Last seen", seen),
-            fact("Loss", shown(row.loss())),
+            fact("Loss", loss),
             fact("Place in the fleet", place),
-            fact("Accuracy", shown(past.and_then(|past| past.accuracy))),
+            fact("Accuracy", past.and_then(|past| past.accuracy).map_or("–".into(), percent)),
             fact("Training samples", past.map_or("–".to_owned(), |past| past.samples.to_string())),
             fact("Weight in its last round", past.and_then(|past| past.weight).map_or("–".into(), figure)),
             fact("Rounds taken part", format_args!("{} of the last {rounds}", row.delivered())),

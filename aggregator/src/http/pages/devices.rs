@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use common::Code;
 use plots::markup::{Element, el};
 use serde::Deserialize;
 
@@ -152,8 +153,10 @@ fn address(query: &DevicesQuery, sort: &str, order: &str, page: usize) -> String
 fn line(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
     let state = row.state();
     let seen = row.last_seen().map_or("–".to_owned(), |at| format!("{} ago", span(view.now - at)));
-    let place = row.loss().and_then(|loss| view.history.place(loss));
-    let code = row.code().map_or("–".to_owned(), |code| format!("E{code:02}"));
+    let place = row.past.and_then(|past| view.history.place(past));
+    let why = row.code().map_or("–".to_owned(), |number| {
+        Code::of(number).map_or_else(|| format!("E{number:02}"), |code| code.to_string())
+    });
     let ends = row.expires().map_or("–".to_owned(), |end| {
         let left = end as f64 - view.now;
         if left > 0.0 { format!("in {}", span(left)) } else { format!("{} ago", span(left)) }
@@ -175,6 +178,6 @@ fn line(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
         ))
         .with(count(row.delivered().into()))
         .with(count(row.dropped().into()))
-        .with(cell(code).class("left"))
+        .with(cell(why).class("left why"))
         .with(cell(ends))
 }

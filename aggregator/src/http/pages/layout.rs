@@ -30,36 +30,35 @@ pub fn document(view: &View<'_>, page: &Page, parts: Vec<Element>) -> String {
         Page::Rounds(_) | Page::Round(_) => "/rounds",
     };
     let title = page.title();
+    let live = view.live.is_some() && page.follows();
     let main = el("main")
         .set("id", "main")
         .with(el("h1").text(&title))
+        .with(connection(view, live))
         .with(said(view))
         .all(parts)
         .with(el("p").set("id", "announcement").class("hidden").set("aria-live", "polite"));
     let body = el("body")
-        .set("data-live", if view.live.is_some() { "yes" } else { "no" })
+        .set("data-live", if live { "yes" } else { "no" })
         .with(el("a").class("skip").set("href", "#main").text("To the content"))
         .with(header(view, path))
         .with(main)
-        .with(footer(view));
-    shell(&title, body, view.live.is_some())
+        .with(el("footer").with(el("p").text("Losses are as devices report them.")));
+    // A page that says what was done, perhaps with a token, is not loaded again by itself: it would say it no more.
+    shell(&title, body, live, live && view.said.is_none())
 }
 
-/// A document with its head. `live`: it follows the run.
-pub fn shell(title: &str, body: Element, live: bool) -> String {
+/// A document with its head. `live`: it follows the run. `reloads`: without a script it is loaded again.
+pub fn shell(title: &str, body: Element, live: bool, reloads: bool) -> String {
     let head = el("head")
         .with(el("meta").set("charset", "utf-8"))
         .with(el("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
         .with(el("title").text(format_args!("{title} – FairTier")))
         .with(el("link").set("rel", "stylesheet").set("href", "/assets/dashboard.css"))
         .with(el("link").set("rel", "icon").set("href", "data:,"));
-    let head = if live {
-        let reload = el("meta").set("http-equiv", "refresh").set("content", "10");
-        head.with(el("script").set("src", "/assets/live.js").set("defer", "defer"))
-            .with(el("noscript").with(reload))
-    } else {
-        head
-    };
+    let script = live.then(|| el("script").set("src", "/assets/live.js").set("defer", "defer"));
+    let reload = el("meta").set("http-equiv", "refresh").set("content", "10");
+    let head = head.all(script).all(reloads.then(|| el("noscript").with(reload)));
     format!("<!DOCTYPE html>\n{}\n", el("html").set("lang", "en").with(head).with(body))
 }
 
@@ -93,14 +92,15 @@ fn said(view: &View<'_>) -> Element {
     }
 }
 
-fn footer(view: &View<'_>) -> Element {
-    let state = match &view.live {
-        Some(_) => "This page follows the run.",
-        None => "No server runs: this is the run as it was left.",
+/// Whether the page is up to date. The script shows the button, with which a reader stops the changes.
+fn connection(view: &View<'_>, live: bool) -> Element {
+    let state = match (&view.live, live) {
+        (Some(_), true) => "This page was made when it was loaded. With a script it follows the run.",
+        (Some(_), false) => "This page does not change.",
+        (None, _) => "No server runs: this is the run as it was left.",
     };
-    el("footer").with(
-        el("p")
-            .with(el("span").set("id", "connection").text(state))
-            .text(" Losses are as devices report them."),
-    )
+    let line =
+        el("div").class("connection").with(el("p").set("id", "connection").set("role", "status").text(state));
+    let hold = el("button").set("type", "button").set("id", "hold").set("hidden", "hidden");
+    if live { line.with(hold.text("Stop updates")) } else { line }
 }

@@ -37,5 +37,5 @@ pub fn message(title: &str, text: &str) -> String {
 
 fn bare(title: &str, content: impl IntoIterator<Item = Element>) -> String {
     let main = el("main").set("id", "main").class("narrow").with(el("h1").text(title)).all(content);
-    shell(title, el("body").with(main), false)
+    shell(title, el("body").with(main), false, false)
 }

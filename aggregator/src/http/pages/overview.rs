@@ -5,8 +5,11 @@ use plots::{
     number::{figure, percent},
 };
 
-use super::parts::{
-    Column, Curve, Part, button, card, cell, count, curves, number, plot, row_head, shown, span, table,
+use super::{
+    parts::{
+        Column, Curve, Part, button, card, cell, count, curves, number, plot, row_head, shown, span, table,
+    },
+    worst::worst,
 };
 use crate::http::{
     alerts::alerts,
@@ -23,6 +26,7 @@ pub(super) fn parts(view: &View<'_>) -> Vec<Part> {
         Part::live("state", "Now", [state(view), cards(view)]),
         Part::live("alerts", "What needs attention", [alert_list(view)]),
         Part::live("last-tiers", "The last round by tier", [last_round(view)]),
+        Part::live("worst", "Who is worst off", worst(view)),
         Part::live("course", "Over rounds", [course(view)]),
     ];
     if let Some(user) = view.operates() {
@@ -128,7 +132,7 @@ fn cards(view: &View<'_>) -> Element {
             "committed",
             Some(committed.into()),
             &format!("{committed} of {rounds}"),
-            &format!("strategy {}", view.config.strategy.name),
+            &format!("run {}, strategy {}", view.run, view.config.strategy.name),
         ),
         card("Rounds per minute", "pace", pace, &shown(pace), &left),
         card(
@@ -206,7 +210,7 @@ fn alert_list(view: &View<'_>) -> Element {
 }
 
 /// The same figures as `fairtier gateway status`.
-fn last_round(view: &View<'_>) -> Element {
+pub(super) fn last_round(view: &View<'_>) -> Element {
     let Some(report) = view.history.shown() else {
         return el("p").text("No round is finished yet: the present model is the initial one.");
     };

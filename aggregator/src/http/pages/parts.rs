@@ -126,7 +126,8 @@ pub fn count(value: u64) -> Element {
 /// A number with three digits that are shown, and all of them for scripts.
 pub fn number(value: Option<f64>) -> Element {
     match value.filter(|value| value.is_finite()) {
-        Some(value) => el("td").set("data-value", value).text(figure(value)),
+        // Sums of nothing are -0.
+        Some(value) => el("td").set("data-value", value + 0.0).text(figure(value)),
         None => el("td").text("–"),
     }
 }

@@ -4,7 +4,7 @@ use common::Code;
 use plots::{
     columns::{ColumnSeries, Columns},
     markup::{Element, el},
-    number::{bytes, percent, seconds},
+    number::{bytes, figure, percent, seconds},
 };
 
 use super::{
@@ -63,7 +63,13 @@ fn facts(view: &View<'_>, report: &Report) -> Element {
         let why = Code::of(number).map_or(format!("E{number:02}"), |code| code.to_string());
         format!("the model is unchanged: {why}")
     });
-    let knobs = report.fairness.iter().map(|line| fact("Fairness target", line.summary()));
+    let knobs = report.fairness.iter().map(|line| {
+        let (measured, target) = (shown(line.measured), figure(line.target));
+        let (status, parameter) = (line.status.name().replace('_', " "), &line.parameter);
+        let tier = line.tier.map_or(String::new(), |tier| format!("Inside tier {tier}: "));
+        let value = figure(line.value);
+        fact("Fairness target", format_args!("{tier}{measured} of {target}, {status}; {parameter} = {value}"))
+    });
     el("dl")
         .all(
             [
@@ -181,11 +187,15 @@ fn missing(report: &Report) -> Element {
 }
 
 /// For the page of a round that is computed again.
-pub(super) fn compared(heads: [&'static str; 3], rows: &[(String, Option<f64>, Option<f64>)]) -> Element {
-    let [first, second, third] = heads;
+pub(super) fn compared(
+    caption: &str,
+    first: &'static str,
+    rows: &[(String, Option<f64>, Option<f64>)],
+) -> Element {
+    let [second, third] = ["Weight in the run", "Weight it would have had"];
     let columns = [Column::text(first), Column::number(second), Column::number(third)];
     let row = |(name, a, b): &(String, Option<f64>, Option<f64>)| {
         el("tr").with(row_head(name)).with(number(*a)).with(number(*b))
     };
-    table(first, &columns, rows.iter().map(row))
+    table(caption, &columns, rows.iter().map(row))
 }

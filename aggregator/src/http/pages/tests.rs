@@ -1,15 +1,19 @@
 use std::{fs, sync::Arc};
 
+use coordinator::PhaseName;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    ca::MemberState,
     config::Config,
     http::{
         access::{Role, User},
+        alerts::alerts,
         history::RunHistory,
-        members::MemberList,
+        members::{Member, MemberList},
     },
+    live::{Answer, LiveDevice, LiveExchange, LiveRefusal, LiveTier, LiveView, LiveWait},
 };
 
 const HOSTILE: &str = "<script>alert('x')</script>\"&\r\n";
@@ -72,8 +76,11 @@ fn html(page: &Page, history: &RunHistory, config: &Config) -> String {
         now: 1e9,
         live: None,
         phases: vec![],
+        run: HOSTILE,
+        shapes: &[],
         history,
         members: Arc::new(MemberList::new()),
+        server_expires: None,
         config,
         disk: Some((1, 100)),
         user: Some(&user),
@@ -101,12 +108,120 @@ fn text_from_devices_and_requests_never_becomes_markup() {
     }
 }
 
+/// One exchange of round 3, with a tier without quorum.
+fn live(now: f64) -> LiveView {
+    let device = |name: &str, answer| LiveDevice {
+        device: name.parse().unwrap(),
+        tier: 0,
+        connected: true,
+        last_seen: Some(now - 7.0),
+        answer,
+        late: false,
+    };
+    LiveView {
+        at: now,
+        run: "1".into(),
+        phase: PhaseName::Collecting,
+        paused: false,
+        committed: 2,
+        rounds: 9,
+        exchange: Some(LiveExchange {
+            round: 3,
+            number: 0,
+            kind: "train",
+            evaluates: false,
+            opened: now - 300.0,
+            until: now - 100.0,
+            overdue: false,
+        }),
+        gathering: None,
+        waits_long: true,
+        waiting: vec![LiveWait {
+            device: "cam-00001".parse().unwrap(),
+            tier: 0,
+            silent_since: None,
+            until: Some(now + 60.0),
+        }],
+        waiting_count: 1,
+        tiers: vec![LiveTier {
+            devices: 2,
+            connected: 2,
+            asked: 2,
+            delivered: 1,
+            quorum: 0.75,
+            until: Some(now - 100.0),
+            ..LiveTier::default()
+        }],
+        devices: vec![device("cam-00000", Answer::Delivered), device("cam-00001", Answer::Works)],
+        refusals: vec![LiveRefusal {
+            device: "board-7".parse().unwrap(),
+            by_device: false,
+            code: common::Code::DoesNotFit,
+        }],
+    }
+}
+
 #[test]
-fn pages_of_large_fleets_stay_small() {
-    let (_dir, history) = history(10_000, 32, 3);
-    for page in all(&history) {
-        let html = html(&page, &history, &Config::default());
-        assert!(html.len() < 150_000, "{page:?}: {} bytes", html.len());
+fn alerts_say_what_is_wrong_and_with_whom() {
+    let (_dir, history) = history(3, 1, 2);
+    let (config, now) = (Config::default(), 1e9);
+    let expires = |after: i64| Some((now as i64 + after) as u64);
+    let member = |state, after| Member { state, expires: expires(after) };
+    let members = MemberList::from([
+        ("cam-00000".to_owned(), member(MemberState::Expired, -5)),
+        ("cam-00001".to_owned(), member(MemberState::Member, 86_400)),
+        ("cam-00002".to_owned(), member(MemberState::Member, 86_400 * 300)),
+    ]);
+    let mut view = View {
+        now,
+        live: Some(Arc::new(live(now))),
+        phases: vec![],
+        run: "default",
+        shapes: &[],
+        history: &history,
+        members: Arc::new(members),
+        server_expires: expires(86_400 * 10),
+        config: &config,
+        disk: Some((1 << 29, 1 << 40)),
+        user: None,
+        actions: false,
+        strategies: &[],
+        said: None,
+    };
+    let said =
+        |view: &View<'_>| -> Vec<String> { alerts(view).into_iter().map(|alert| alert.text).collect() };
+    let found = said(&view);
+    for wanted in [
+        "Tier 0 has no quorum: 1 of 2 devices have delivered, 75 % are needed.",
+        "Round 3 waits for cam-00001, at most 60 s more. It is open for 5 min.",
+        "The disk of the gateway is nearly full: 0.5 of 1099.5 GB are free.",
+        "The certificate has expired: cam-00000.",
+        "The certificate ends within 14 days, and a connected device renews it by itself: cam-00001.",
+        "The server's certificate ends in 10 days: `fairtier gateway rotate-server-key` makes a new one.",
+        "board-7 is refused: E33 no tier fits the device's budget.",
+        &format!("The guard limited {HOSTILE} in round 2."),
+    ] {
+        assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:#?}");
+    }
+    assert_eq!(found.len(), 8, "{found:#?}");
+    let html = Page::Overview.html(&view);
+    assert!(
+        html.contains("its deadline passed 2 min ago") && html.contains("Tier 0 has no quorum"),
+        "{html}"
+    );
+    (view.live, view.disk, view.server_expires) = (None, None, None);
+    view.members = Arc::default();
+    assert_eq!(said(&view).len(), 1, "the guard's finding stays");
+}
+
+#[test]
+fn pages_of_large_fleets_and_long_runs_stay_small() {
+    for (devices, rounds) in [(10_000, 3), (60, 1000)] {
+        let (_dir, history) = history(devices, 32, rounds);
+        for page in all(&history) {
+            let html = html(&page, &history, &Config::default());
+            assert!(html.len() < 150_000, "{page:?}: {} bytes", html.len());
+        }
     }
 }
 

@@ -7,11 +7,15 @@ use plots::{
     series::legend,
 };
 
-use super::parts::{Column, Curve, Part, cell, count, curves, number, plot, row_head, table};
+use super::{
+    overview::last_round,
+    parts::{Column, Curve, Part, cell, count, curves, number, plot, row_head, table},
+};
 use crate::http::{
     history::{Figures, Traffic},
     view::View,
 };
+use crate::live::TierShape;
 
 /// Tiers with a line of their own in plots.
 const DRAWN: usize = 8;
@@ -19,17 +23,17 @@ const DRAWN: usize = 8;
 pub(super) fn parts(view: &View<'_>) -> Vec<Part> {
     vec![
         Part::live("now", "Now", [now(view)]),
+        Part::live("last-tiers", "The last round by tier", [last_round(view)]),
         Part::live("losses", "Over rounds", [losses(view)]),
         Part::live("traffic", "Participation and bytes", [traffic(view)]),
     ]
 }
 
 fn now(view: &View<'_>) -> Element {
-    let Some(live) = &view.live else {
-        return el("p").text("No server runs, so no device is connected.");
-    };
+    let Some(live) = &view.live else { return resting(view) };
     let columns = [
         Column::text("Tier"),
+        Column::number("Width"),
         Column::number("Units"),
         Column::number("Parameters"),
         Column::number("Devices"),
@@ -38,7 +42,7 @@ fn now(view: &View<'_>) -> Element {
         Column::number("Delivered"),
         Column::number("Late"),
         Column::number("Refused"),
-        Column::number("No longer waited for"),
+        Column::number("Given up"),
         Column::text("Quorum"),
     ];
     let row = |(number, tier): (usize, &crate::live::LiveTier)| {
@@ -53,8 +57,7 @@ fn now(view: &View<'_>) -> Element {
         el("tr")
             .set("data-tier", number)
             .with(row_head(format_args!("Tier {number}")))
-            .with(count(tier.units))
-            .with(count(tier.parameters))
+            .all(shape(view, tier.shape))
             .all(
                 [
                     tier.devices,
@@ -70,6 +73,28 @@ fn now(view: &View<'_>) -> Element {
             .with(cell(quorum).class("left"))
     };
     table("Tiers in the open exchange, widest first", &columns, live.tiers.iter().enumerate().map(row))
+}
+
+/// Share of the units of the widest tier, units and parameters.
+fn shape(view: &View<'_>, own: TierShape) -> [Element; 3] {
+    let widest = view.shapes.iter().map(|shape| shape.units).max().unwrap_or(own.units);
+    // A model without hidden layers has no units, and all tiers hold it whole.
+    let width = if widest > 0 { percent(own.units as f64 / widest as f64) } else { "–".into() };
+    [cell(width), count(own.units), count(own.parameters)]
+}
+
+/// What tiers hold while no server runs.
+fn resting(view: &View<'_>) -> Element {
+    let columns = [
+        Column::text("Tier"),
+        Column::number("Width"),
+        Column::number("Units"),
+        Column::number("Parameters"),
+    ];
+    let rows = view.shapes.iter().enumerate().map(|(number, own)| {
+        el("tr").set("data-tier", number).with(row_head(format_args!("Tier {number}"))).all(shape(view, *own))
+    });
+    table("Tiers, widest first; no server runs, so no device is connected", &columns, rows)
 }
 
 fn losses(view: &View<'_>) -> Element {

@@ -151,10 +151,7 @@ fn answer(strategy: &str, replayed: &Replayed, report: &Report) -> Vec<Element> 
     };
     devices.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
     devices.truncate(LISTED);
-    shown.push(compared(["Tier", "Weight in the run", "Weight it would have had"], &tiers));
-    shown.push(compared(
-        ["Device, the largest change first", "Weight in the run", "Weight it would have had"],
-        &devices,
-    ));
+    shown.push(compared("By tier", "Tier", &tiers));
+    shown.push(compared("By device, the largest change first", "Device", &devices));
     shown
 }

@@ -36,6 +36,7 @@ fn run_own(dir: &Path, data: &str, model: &str) -> Result<RunOutcome, String> {
         threads: 1,
         registry: strategies::Registry::standard(),
         twin: false,
+        runs: None,
     };
     run(&loaded, &options, &mut |_| {}).map_err(|error| error.to_string())
 }
@@ -233,6 +234,7 @@ fn raw_scales_do_not_stop_training() {
         threads: 1,
         registry: strategies::Registry::standard(),
         twin: false,
+        runs: None,
     };
     let ran = run(&loaded, &options, &mut |_| {}).unwrap();
     let last = &ran.units[0].last;
@@ -256,6 +258,7 @@ fn a_diverged_run_has_results_and_is_marked() {
         threads: 1,
         registry: strategies::Registry::standard(),
         twin: false,
+        runs: None,
     };
     let ran = run(&loaded, &options, &mut |_| {}).unwrap();
     assert!(ran.units[0].diverged(), "{:?}", ran.units[0].last.loss);

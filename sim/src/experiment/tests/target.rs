@@ -43,8 +43,14 @@ fn open(keys: &[&str]) -> LoadedExperiment {
 }
 
 fn start(dir: &Path, keys: &[&str], twin: bool) -> Result<RunOutcome, ExperimentError> {
-    let options =
-        RunOptions { out: dir.into(), data: None, threads: 2, registry: Registry::standard(), twin };
+    let options = RunOptions {
+        out: dir.into(),
+        data: None,
+        threads: 2,
+        registry: Registry::standard(),
+        twin,
+        runs: None,
+    };
     run(&open(keys), &options, &mut |_| {})
 }
 
