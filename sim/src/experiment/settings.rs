@@ -93,6 +93,19 @@ impl LoadedExperiment {
         Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings, dir })
     }
 
+    /// Most rounds of a setting.
+    pub(crate) fn rounds(&self) -> usize {
+        self.settings.iter().map(|setting| setting.base.rounds as usize).max().unwrap_or(0)
+    }
+
+    pub(crate) fn seed_count(&self) -> usize {
+        self.experiment.seeds.len()
+    }
+
+    pub(crate) fn setting_count(&self) -> usize {
+        self.settings.len()
+    }
+
     /// Title, notes, settings and checks, as they are written beside the results.
     pub fn record(&self) -> ExperimentRecord {
         let setting = |setting: &Setting| SettingRecord {

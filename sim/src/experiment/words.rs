@@ -90,17 +90,18 @@ fn name(line: &FairnessLine) -> String {
     line.tier.map_or_else(|| line.parameter.clone(), |tier| format!("{} of tier {tier}", line.parameter))
 }
 
-/// The checks of the experiment's own file; empty without checks.
+/// The checks of the experiment's own file, by their means, with 95 % intervals; empty without checks.
 pub fn checks(record: &ExperimentRecord, units: &[UnitResult]) -> String {
     if record.checks.is_empty() {
         return String::new();
     }
     let results = ExperimentResults { record: record.clone(), units: units.to_vec() };
     let line = |(check, outcome): (&Check, claims::CheckOutcome)| {
-        let word = match outcome.finding.verdict {
-            ClaimVerdict::Reached => "pass",
-            ClaimVerdict::NotRun => "not run",
-            ClaimVerdict::Missed | ClaimVerdict::InPart => "FAIL",
+        let finding = &outcome.finding;
+        let word = match (finding.verdict, finding.holds) {
+            (ClaimVerdict::NotRun, _) => "not run",
+            (_, true) => "pass",
+            (_, false) => "FAIL",
         };
         let bar =
             check.measure.as_ref().and_then(Measure::bar).map_or_else(String::new, |bar| format!("; {bar}"));

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use common::metrics::Spread;
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use check::{Check, Measure, Take, Want};
+pub use check::{Check, Form, Measure, Take, Want};
 use files::KEPT;
 pub(crate) use files::{RECORD, is_experiment, read, read_all, read_experiment, read_units};
 pub use files::{ResultsError, write};

@@ -133,10 +133,10 @@ impl Digest {
             source.claims.retain(|claim| claim.verdict != ClaimVerdict::NotRun);
             (!source.claims.is_empty()).then_some(source)
         };
-        Self {
-            sources: SourceDigest::all(evidence).into_iter().filter_map(run).collect(),
-            experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
-        }
+        let sources = SourceDigest::all(evidence);
+        let claims: Vec<Assessment> = sources.iter().flat_map(|source| source.claims.clone()).collect();
+        let experiments = evidence.experiments.iter().map(|results| ExperimentDigest::new(results, &claims));
+        Self { experiments: experiments.collect(), sources: sources.into_iter().filter_map(run).collect() }
     }
 }
 
@@ -153,7 +153,7 @@ impl SourceDigest {
 }
 
 impl ExperimentDigest {
-    pub fn new(results: &ExperimentResults) -> Self {
+    pub fn new(results: &ExperimentResults, claims: &[Assessment]) -> Self {
         let record = &results.record;
         let data = data_of(record);
         let settings: Vec<SettingDigest> = record
@@ -176,7 +176,7 @@ impl ExperimentDigest {
             title: record.title.clone(),
             notes: record.notes.clone(),
             rounds: results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0),
-            checks: claims::outcomes_of(results),
+            checks: claims::outcomes_of(results, claims),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,
             prices: prices(record, &results.units),
