@@ -137,6 +137,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
         strategy: "fairheterofl".into(),
         params: serde_json::json!({ "q": setting }).as_object().cloned().unwrap_or_default(),
         choice: vec![],
+        over_limit: None,
         rounds: (1..=ROUNDS).map(round).collect(),
         last: FinalScores {
             devices: (0..devices).map(score).collect(),

@@ -38,6 +38,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
         strategy: setting.into(),
         params: Default::default(),
         choice: vec![],
+        over_limit: None,
         rounds: (1..=7).map(|round| RoundScores { round, ..Default::default() }).collect(),
         last,
         fairness: vec![],
