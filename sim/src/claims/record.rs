@@ -64,12 +64,16 @@ fn line(out: &mut String, source: &str, claim: &Assessment) -> fmt::Result {
         .map(|row| row.finding.seeds.to_string())
         .collect();
     let seeds = if seeds.is_empty() { "–".into() } else { seeds.join(", ") };
+    let what = match printed.filter(|printed| printed.what != shown.what) {
+        Some(printed) => format!("{} (as printed: {})", shown.what, printed.what),
+        None => shown.what.clone(),
+    };
     let verdict = headline_verdict(printed, improved);
     writeln!(
         out,
         "| {} {source}: {} | {} | {} | {right} | {} | {seeds} |",
         claim.id,
-        cell(&shown.what),
+        cell(&what),
         cell(&shown.published),
         text(printed),
         if verdict.counts() { format!("**{}**", verdict.word()) } else { verdict.word().into() },
