@@ -63,6 +63,13 @@ fn threads_repetition_and_resumption_give_the_same_bits() {
     assert_eq!((first.there, first.units.len()), (0, 6));
     assert_eq!(timeless(&run_small(two.path(), 2, &[]).units), timeless(&first.units));
     assert_eq!(timeless(&run_small(again.path(), 1, &[]).units), timeless(&first.units));
+    let side = |id: &str| ResultsPath::parse(id, Some(&one.path().join("small/quick")));
+    for line in &compare(&side("heterofl"), &side("fair")).unwrap()[0].differences {
+        let (interval, p) = (line.interval.unwrap(), line.p.unwrap());
+        assert!((interval.low + interval.high - 2.0 * line.difference.mean).abs() < 1e-9, "{}", line.figure);
+        // The same decision in both forms.
+        assert_eq!(p < 0.05, interval.low > 0.0 || interval.high < 0.0, "{}", line.figure);
+    }
     // Two units are deleted; the others are not run again.
     for unit in [&first.units[0], &first.units[3]] {
         std::fs::remove_file(one.path().join(unit.unit.file())).unwrap();
@@ -109,6 +116,7 @@ fn a_unit_has_figures_of_every_device() {
     let compared = compare(&side("heterofl"), &side("fair")).unwrap();
     let variance = compared[0].differences.iter().find(|line| line.figure == "loss.variance").unwrap();
     assert_eq!(variance.difference.mean, fair.last.loss.variance - heterofl.last.loss.variance);
+    assert_eq!((variance.interval, variance.p), (None, None), "one seed has no interval");
     assert!(compare(&side("heterofl"), &side("nobody")).unwrap_err().to_string().contains("fair, local"));
     assert!(summary(&ran.record, &ran.units, 80).contains("heterofl"));
 }

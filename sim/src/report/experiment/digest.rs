@@ -10,6 +10,7 @@ use crate::{
     claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
     experiment::{Price, data_of, prices},
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
+    statistics::Interval,
 };
 use plots::lorenz::gini;
 
@@ -96,10 +97,16 @@ pub struct SettingDigest {
     pub data: String,
     pub seeds: Vec<u64>,
     pub missing: Vec<u64>,
+    /// Seeds in which no candidate of `choose` was within the limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over_limit: Vec<u64>,
     /// Seeds whose run diverged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diverged: Vec<u64>,
     pub figures: BTreeMap<&'static str, Spread>,
+    /// 95 % intervals of the means, of two or more runs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub intervals: BTreeMap<&'static str, Interval>,
     /// Gini index of the devices' accuracies.
     pub gini: Option<Spread>,
     pub tiers: Vec<TierDigest>,
@@ -230,6 +237,7 @@ impl SettingDigest {
         let accuracies =
             |unit: &UnitResult| unit.last.devices.iter().map(|device| device.accuracy).collect::<Vec<_>>();
         let ginis: Vec<f64> = units.iter().filter_map(|unit| gini(&accuracies(unit))).collect();
+        let figures: BTreeMap<&str, Spread> = FIGURES.iter().filter_map(spread).collect();
         let first = units.first().map_or(&[][..], |unit| &unit.last.devices);
         Self {
             id: setting.id.clone(),
@@ -241,7 +249,16 @@ impl SettingDigest {
             seeds: units.iter().map(|unit| unit.unit.seed).collect(),
             diverged: units.iter().filter(|unit| unit.diverged()).map(|unit| unit.unit.seed).collect(),
             missing: results.missing(setting),
-            figures: FIGURES.iter().filter_map(spread).collect(),
+            over_limit: units
+                .iter()
+                .filter(|unit| unit.over_limit.is_some())
+                .map(|unit| unit.unit.seed)
+                .collect(),
+            intervals: figures
+                .iter()
+                .filter_map(|(name, spread)| Some((*name, Interval::of(spread)?)))
+                .collect(),
+            figures,
             gini: (!ginis.is_empty()).then(|| Spread::of(&ginis)),
             tiers: tiers(&units),
             curve: curve::curve(&units),

@@ -7,6 +7,7 @@ use crate::{
     claims::{CheckOutcome, ClaimVerdict, Finding},
     experiment::{Price, PriceLine},
     results::figure,
+    statistics::Interval,
 };
 use plots::{
     markup::{Element, el},
@@ -100,6 +101,13 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
         let cells = experiment.figures.iter().map(|name| match setting.figure(name) {
             Some(spread) => {
                 let cell = el("td").set("data-value", spread.mean).text(figure::show_spread(name, spread));
+                let cell = match setting.intervals.get(name) {
+                    Some(Interval { low, high }) => {
+                        let ends = [*low, *high].map(|end| figure::show(name, end)).join(", ");
+                        cell.set("title", format_args!("95 %: [{ends}]"))
+                    }
+                    None => cell,
+                };
                 let best =
                     experiment.scales(setting) && best(experiment, &setting.data, name) == Some(spread.mean);
                 if best { cell.class("best") } else { cell }
