@@ -240,7 +240,10 @@ fn falls(results: &ExperimentResults, figure: &str, settings: &[String]) -> Opti
         _ => None,
     };
     let steps: Option<Vec<Odds>> = reads.windows(2).map(step).collect();
-    Some(Finding { holds, odds: steps.and_then(|steps| Odds::of_all(&steps)), ..found })
+    // A rise from first to last contradicts the chain too. A fall adds nothing to its steps.
+    let ends = found.odds.map(|ends| Odds { claimed: 0.0, ..ends });
+    let odds = steps.zip(ends).and_then(|(steps, ends)| Odds::of_all(&[&steps[..], &[ends]].concat()));
+    Some(Finding { holds, odds, ..found })
 }
 
 /// No other setting is better; shown is the difference to the best other, by mean.

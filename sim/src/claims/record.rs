@@ -65,7 +65,11 @@ fn line(out: &mut String, source: &str, claim: &Assessment) -> fmt::Result {
         .collect();
     let seeds = if seeds.is_empty() { "–".into() } else { seeds.join(", ") };
     let what = match printed.filter(|printed| printed.what != shown.what) {
-        Some(printed) => format!("{} (as printed: {})", shown.what, printed.what),
+        Some(printed) => {
+            // The column says the rest.
+            let short = printed.what.replace(", as printed", "").replace(" as printed", "");
+            format!("{} (as printed: {short})", shown.what)
+        }
         None => shown.what.clone(),
     };
     let verdict = headline_verdict(printed, improved);
