@@ -16,6 +16,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fairness-target-digits", include_str!("../../experiments/fairness-target-digits.toml")),
     ("fairness-target-partial", include_str!("../../experiments/fairness-target-partial.toml")),
     ("fedeba-cifar", include_str!("../../experiments/fedeba-cifar.toml")),
+    ("fedeba-digits", include_str!("../../experiments/fedeba-digits.toml")),
     ("fedeba-fmnist", include_str!("../../experiments/fedeba-fmnist.toml")),
     ("fedeba-knobs", include_str!("../../experiments/fedeba-knobs.toml")),
     ("fedeba-small-steps", include_str!("../../experiments/fedeba-small-steps.toml")),
