@@ -27,6 +27,7 @@ book, with what was run and what is missing. `fairtier sim reproduce --format js
   clearly better than a constant predictor, and none has diverged. *Reached by our variant*: the same, but not as printed.
 - *Contradicted*: the corrected interval lies on the other side. *Undecided*: runs do not decide; one seed never does.
 - *By construction*: it follows from a definition, whatever the data are, and is not counted.
+- A line stands for one check of its claim. *All its checks* says how many of them are reached and contradicted, in either form.
 ";
 
 fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
@@ -34,7 +35,7 @@ fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
     writeln!(out, "\n## Headline claims\n")?;
     writeln!(
         out,
-        "| claim | published | as printed | as improved | verdict | seeds |\n|---|---|---|---|---|---|"
+        "| claim | published | as printed | as improved | verdict | seeds | all its checks |\n|---|---|---|---|---|---|---|"
     )?;
     let mut all = Vec::new();
     for source in ALL.iter() {
@@ -75,13 +76,26 @@ fn line(out: &mut String, source: &str, claim: &Assessment) -> fmt::Result {
     let verdict = headline_verdict(printed, improved);
     writeln!(
         out,
-        "| {} {source}: {} | {} | {} | {right} | {} | {seeds} |",
+        "| {} {source}: {} | {} | {} | {right} | {} | {seeds} | {} |",
         claim.id,
         cell(&what),
         cell(&shown.published),
         text(printed),
         if verdict.counts() { format!("**{}**", verdict.word()) } else { verdict.word().into() },
+        share(claim),
     )
+}
+
+/// `3 of 8 reached, 1 contradicted`
+fn share(claim: &Assessment) -> String {
+    let verdicts = || claim.rows.iter().map(|row| row.finding.verdict);
+    let counted = verdicts().filter(|verdict| verdict.counts()).count();
+    let reached = verdicts().filter(|verdict| verdict.is_reached()).count();
+    match (counted, verdicts().filter(|verdict| *verdict == ClaimVerdict::Contradicted).count()) {
+        (0, _) => "–".into(),
+        (counted, 0) => format!("{reached} of {counted} reached"),
+        (counted, against) => format!("{reached} of {counted} reached, {against} contradicted"),
+    }
 }
 
 /// The form as printed decides, unless only ours reaches the claim.
