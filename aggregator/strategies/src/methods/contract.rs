@@ -88,10 +88,15 @@ fn forms_are_told_apart() {
 
 #[test]
 fn published_forms_take_other_steps() {
+    let step =
+        |fleet: &Fleet, name: &str, params: Value| fleet.combine(&mut by_name(name, params).unwrap()).0;
     for name in ["fairheterofl", "fedlf"] {
-        let fleet = Fleet::random(4, 3, true);
-        let step = |params: Value| fleet.combine(&mut by_name(name, params).unwrap()).0;
-        assert_ne!(step(json!({"published": true})), step(Value::Null), "{name}");
+        // A direction may be the same in both forms, for example 0.
+        let differs = |seed: u64| {
+            let fleet = Fleet::random(seed, 2, true);
+            step(&fleet, name, json!({"published": true})) != step(&fleet, name, Value::Null)
+        };
+        assert!((0..50).any(differs), "{name}");
     }
 }
 
