@@ -209,6 +209,8 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         }),
         published: "−10 %".into(),
         effect: Some(-0.1),
+        by_construction: false,
+        headline: None,
     };
     ExperimentRecord {
         format: FORMAT,
