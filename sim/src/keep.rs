@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::results::{self, ExperimentRecord, ExperimentResults, ResultsError, RoundScores, UnitResult};
+use crate::results::{
+    self, EVALUATIONS, ExperimentRecord, ExperimentResults, ResultsError, RoundScores, UnitResult, pack,
+};
 
 /// Most points of a kept curve.
 const POINTS: usize = 12;
@@ -34,8 +36,8 @@ fn lines(results: ExperimentResults) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string(&only_kept(record, &units))? + "\n";
     let points = (POINTS * MANY_RUNS / units.len().max(1)).clamp(LEAST_POINTS, POINTS);
     for unit in units {
-        let unit = UnitResult { rounds: thinned(unit.rounds, points), ..unit };
-        text += &(rounded(serde_json::to_value(unit)?).to_string() + "\n");
+        let unit = UnitResult { rounds: thinned(&unit, points), ..unit };
+        text += &(pack(rounded(serde_json::to_value(unit)?)).to_string() + "\n");
     }
     Ok(text)
 }
@@ -51,14 +53,13 @@ fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRe
     record
 }
 
-/// Evenly spaced rounds, including the first and the last.
-fn thinned(rounds: Vec<RoundScores>, points: usize) -> Vec<RoundScores> {
-    let len = rounds.len();
-    if len <= points {
-        return rounds;
-    }
-    let chosen = |at: usize| (0..points).any(|point| point * (len - 1) / (points - 1) == at);
-    rounds.into_iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, line)| line).collect()
+/// Evenly spaced rounds, including the first and the last, and the last evaluations, whose mean is judged.
+fn thinned(unit: &UnitResult, points: usize) -> Vec<RoundScores> {
+    let len = unit.rounds.len();
+    let late: Vec<u32> = unit.evaluations().rev().take(EVALUATIONS - 1).map(|line| line.round).collect();
+    let spaced = |at: usize| len <= points || (0..points).any(|point| point * (len - 1) / (points - 1) == at);
+    let chosen = |(at, line): &(usize, &RoundScores)| spaced(*at) || late.contains(&line.round);
+    unit.rounds.iter().enumerate().filter(chosen).map(|(_, line)| line.clone()).collect()
 }
 
 /// Rounds to six digits, which is finer than the variation over seeds.
@@ -77,7 +78,7 @@ fn rounded(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{claims::tests, experiment::ResultsPath};
+    use crate::{claims::tests, experiment::ResultsPath, results::TierScores};
 
     #[test]
     fn a_kept_file_is_read_like_its_directory() {
@@ -123,12 +124,19 @@ mod tests {
 
     #[test]
     fn curves_keep_their_ends() {
-        let rounds = |len: u32| (1..=len).map(|round| RoundScores { round, ..Default::default() }).collect();
-        let kept: Vec<u32> = thinned(rounds(301), POINTS).iter().map(|line| line.round).collect();
-        assert_eq!((kept.len(), kept[0], kept[11]), (POINTS, 1, 301));
-        assert_eq!(thinned(rounds(5), POINTS).len(), 5);
-        let few: Vec<u32> = thinned(rounds(301), LEAST_POINTS).iter().map(|line| line.round).collect();
-        assert_eq!(few, [1, 151, 301]);
+        // Only every 20th round scores the device.
+        let device = |round: u32| TierScores { devices: usize::from(round % 20 == 1), ..Default::default() };
+        let kept = |len: u32, points: usize| -> Vec<u32> {
+            let mut unit = tests::unit("a", 1, &[]);
+            unit.last.tiers = vec![device(1)];
+            let line = |round| RoundScores { round, tiers: vec![device(round)], ..Default::default() };
+            unit.rounds = (1..=len).map(line).collect();
+            thinned(&unit, points).iter().map(|line| line.round).collect()
+        };
+        let many = kept(301, POINTS);
+        assert_eq!((many.len(), many[0], many[12]), (POINTS + 1, 1, 301));
+        assert_eq!(kept(5, POINTS).len(), 5);
+        assert_eq!(kept(301, LEAST_POINTS), [1, 151, 281, 301]);
     }
 
     #[test]

@@ -48,3 +48,4 @@ pub mod partition;
 mod progress;
 pub mod report;
 pub mod results;
+mod statistics;

@@ -32,6 +32,7 @@ pub use aaggff::{Aaggff, AaggffParams, ResponseCdf};
 pub use afl::{Afl, AflParams};
 pub use ditto::{Ditto, DittoParams};
 pub use eagle::{Eagle, EagleNorm, EagleParams};
+pub(crate) use entropy::PUBLISHED_LRS;
 pub use entropy::{Anneal, EbaParams, Prior};
 pub use fairfed::{FairFed, FairFedParams, GroupGap};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, NormScope, StepRule};

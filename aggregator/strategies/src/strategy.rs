@@ -108,6 +108,12 @@ pub trait Strategy: fmt::Debug + Send {
         true
     }
 
+    /// Whether this is the method as its paper prints it, where devices train with the learning rate `lr`. `None`: there is no
+    /// other form, or the parameters leave nothing of the method.
+    fn as_published(&self, _lr: f64) -> Option<bool> {
+        None
+    }
+
     /// Whether the learning rate of the devices affects the step.
     fn uses_lr(&self) -> bool {
         false

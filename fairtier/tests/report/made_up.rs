@@ -137,6 +137,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
         strategy: "fairheterofl".into(),
         params: serde_json::json!({ "q": setting }).as_object().cloned().unwrap_or_default(),
         choice: vec![],
+        over_limit: None,
         rounds: (1..=ROUNDS).map(round).collect(),
         last: FinalScores {
             devices: (0..devices).map(score).collect(),
@@ -208,6 +209,8 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         }),
         published: "−10 %".into(),
         effect: Some(-0.1),
+        by_construction: false,
+        headline: None,
     };
     ExperimentRecord {
         format: FORMAT,

@@ -16,13 +16,12 @@ impl Evidence {
         Ok(Self { experiments: results::read_all(dir)? })
     }
 
-    /// Profiles of an experiment, `full` first.
+    /// Profiles of an experiment, `full` first. Runs with other keys (`--set`) are not among them.
     pub fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a ExperimentResults> {
-        let of = move |full: bool| {
+        ["full", "quick"].into_iter().flat_map(move |profile| {
             self.experiments.iter().filter(move |results| {
-                results.record.experiment == experiment && (results.record.profile == "full") == full
+                results.record.experiment == experiment && results.record.profile == profile
             })
-        };
-        of(true).chain(of(false))
+        })
     }
 }

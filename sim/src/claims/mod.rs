@@ -19,12 +19,14 @@
 //! ```text
 //! change   mean over seeds of (to - from) / |from|, seed by seed
 //! ratio    ours / published, of the same kind of number: 1 is full agreement, 0.5 to 2 the goal
-//! reached  the direction alone, on the mean over seeds
+//! reached  the direction, with a 95 % interval that excludes the opposite; see `verdict`
 //! ```
 //!
 //! | part | file |
 //! |---|---|
 //! | how checks are computed | `measure` |
+//! | whether models are worth a comparison | `trust` |
+//! | verdicts of checks and claims | `verdict` |
 //! | results, ready for lookup | `evidence` |
 //! | REPRODUCTION.md | `record` |
 
@@ -33,16 +35,21 @@ mod measure;
 mod record;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trust;
+mod verdict;
 
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 pub use evidence::Evidence;
-pub use measure::{ClaimVerdict, Finding};
+pub use measure::Finding;
+pub(crate) use record::cell;
 pub use record::record;
+pub use verdict::ClaimVerdict;
 
-use crate::results::{Check, ExperimentResults, Measure};
+use crate::results::{Check, ExperimentResults, Form, Measure};
+use verdict::settle;
 
 /// A source with its claims.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -50,10 +57,20 @@ use crate::results::{Check, ExperimentResults, Measure};
 pub struct Source {
     pub name: String,
     pub section: String,
+    /// How the source ran its experiments.
+    pub paper: PaperRuns,
     /// Doubtful points that concern the whole source.
     pub doubts: Vec<String>,
     #[serde(rename = "claim")]
     pub claims: Vec<Claim>,
+}
+
+/// Rounds and seeds of a source's main experiments.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperRuns {
+    pub rounds: usize,
+    pub seeds: usize,
 }
 
 /// One claim of a source.
@@ -84,6 +101,15 @@ const FILES: [&str; 5] = [
     include_str!("../../experiments/claims/fedfb.toml"),
 ];
 
+/// How the source of an experiment of the papers ran its own, by the first part of the name.
+pub fn paper_of(experiment: &str) -> Option<PaperRuns> {
+    let about = |source: &&Source| {
+        let first = source.name.trim_end_matches('+').to_lowercase();
+        experiment.strip_prefix(&first).is_some_and(|rest| rest.starts_with('-'))
+    };
+    ALL.iter().find(about).map(|source| source.paper)
+}
+
 /// The result of one claim.
 #[derive(Clone, Debug, Serialize)]
 pub struct Assessment {
@@ -101,8 +127,11 @@ pub struct CheckOutcome {
     pub experiment: String,
     pub how: String,
     pub published: String,
-    /// The measured effect as text: mean and deviation over seeds.
+    /// The measured effect as text: mean, and its 95 % interval.
     pub ours: String,
+    pub by_construction: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headline: Option<Form>,
     pub finding: Finding,
 }
 
@@ -113,8 +142,10 @@ pub fn assess(source: &'static Source, evidence: &Evidence) -> Vec<Assessment> {
 
 impl Claim {
     fn assess(&'static self, evidence: &Evidence) -> Assessment {
-        let rows: Vec<CheckOutcome> = self.checks.iter().map(|check| check.row(evidence)).collect();
-        Assessment { id: &self.id, text: &self.text, verdict: verdict(&rows), rows, doubt: &self.doubt }
+        let mut rows: Vec<CheckOutcome> = self.checks.iter().map(|check| check.row(evidence)).collect();
+        settle(&mut rows);
+        let verdict = ClaimVerdict::of_claim(&rows);
+        Assessment { id: &self.id, text: &self.text, verdict, rows, doubt: &self.doubt }
     }
 }
 
@@ -139,10 +170,13 @@ impl Check {
 
     fn outcome_of(&self, experiment: &str, finding: Finding) -> CheckOutcome {
         let show = |value| self.measure.as_ref().map_or(String::new(), |measure| measure.show(value));
-        let ours = finding.effect.map_or("–".into(), |effect| match effect.runs {
-            1 => show(effect.mean),
-            _ => format!("{} (± {})", show(effect.mean), plain(&show(effect.std))),
-        });
+        let ours = match (finding.effect, finding.interval) {
+            (None, _) => "–".into(),
+            (Some(effect), None) => show(effect.mean),
+            (Some(effect), Some(interval)) => {
+                format!("{} [{}, {}]", show(effect.mean), show(interval.low), show(interval.high))
+            }
+        };
         let nothing = || "nothing that our experiments compute".into();
         CheckOutcome {
             what: self.what.clone(),
@@ -150,36 +184,28 @@ impl Check {
             how: self.measure.as_ref().map_or_else(nothing, Measure::describe),
             published: self.published.clone(),
             ours,
+            by_construction: self.by_construction,
+            headline: self.headline,
             finding,
         }
     }
 }
 
-/// Outcomes of all checks of an experiment in one profile: those of claims, and those of the experiment itself.
-pub fn outcomes_of(results: &ExperimentResults) -> Vec<CheckOutcome> {
-    // Checks for a single profile are shown with the claims only.
-    let about = |check: &&Check| check.experiment == results.record.experiment && check.profile.is_none();
-    let checks = ALL.iter().flat_map(|source| &source.claims).flat_map(|claim| &claim.checks).filter(about);
-    checks.chain(&results.record.checks).map(|check| check.outcome_in(results)).collect()
+/// Outcomes of all checks that rest on an experiment in one profile: those of claims, and those of the experiment itself.
+pub fn outcomes_of(results: &ExperimentResults, claims: &[Assessment]) -> Vec<CheckOutcome> {
+    let record = &results.record;
+    let about = |row: &&CheckOutcome| {
+        row.experiment == record.experiment
+            && (row.finding.profile.is_empty() || row.finding.profile == record.profile)
+    };
+    let of_claims = claims.iter().flat_map(|claim| &claim.rows).filter(about).cloned();
+    of_claims.chain(own_outcomes(results)).collect()
 }
 
 /// Outcomes of the checks in the experiment's own file.
 pub fn own_outcomes(results: &ExperimentResults) -> Vec<CheckOutcome> {
-    results.record.checks.iter().map(|check| check.outcome_in(results)).collect()
-}
-
-/// Removes the sign, because a deviation has none.
-fn plain(text: &str) -> &str {
-    text.trim_start_matches(['+', '±'])
-}
-
-/// A claim is reached or missed only if all checks that ran agree.
-fn verdict(rows: &[CheckOutcome]) -> ClaimVerdict {
-    let count = |verdict| rows.iter().filter(|row| row.finding.verdict == verdict).count();
-    match (count(ClaimVerdict::Reached), count(ClaimVerdict::Missed)) {
-        (0, 0) => ClaimVerdict::NotRun,
-        (_, 0) => ClaimVerdict::Reached,
-        (0, _) => ClaimVerdict::Missed,
-        _ => ClaimVerdict::InPart,
-    }
+    let mut rows: Vec<CheckOutcome> =
+        results.record.checks.iter().map(|check| check.outcome_in(results)).collect();
+    settle(&mut rows);
+    rows
 }

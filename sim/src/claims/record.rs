@@ -1,12 +1,12 @@
-//! REPRODUCTION.md: every claim, the published value, our result, and doubts.
+//! REPRODUCTION.md: one line for each claim, as printed and as improved.
 
 use std::fmt::{self, Write};
 
-use crate::results::ExperimentResults;
+use crate::results::Form;
 
-use super::{ALL, Assessment, CheckOutcome, ClaimVerdict, Evidence, Source, assess};
+use super::{ALL, Assessment, CheckOutcome, ClaimVerdict, Evidence, assess};
 
-/// The whole record in Markdown.
+/// The record in Markdown.
 pub fn record(evidence: &Evidence) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
@@ -14,141 +14,129 @@ pub fn record(evidence: &Evidence) -> String {
     out
 }
 
-fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
-    let all: Vec<(&Source, Vec<Assessment>)> =
-        ALL.iter().map(|source| (source, assess(source, evidence))).collect();
-    out.write_str(HEAD)?;
-    summary(out, &all)?;
-    runs(out, evidence)?;
-    for (source, claims) in &all {
-        writeln!(out, "\n## {} (section {})", source.name, source.section)?;
-        for claim in claims {
-            section(out, claim)?;
-        }
-        writeln!(out, "\n### Doubtful points of the source\n")?;
-        for doubt in &source.doubts {
-            writeln!(out, "- {doubt}")?;
-        }
-    }
-    Ok(())
-}
-
 const HEAD: &str = "\
 # Reproduction record
 
-Written by `fairtier sim reproduce` from the results kept in `sim/results`; do not edit. `fairtier sim run EXPERIMENT` makes results,
-`fairtier sim keep` keeps them, `fairtier sim report sim/results` shows them as a page.
+Written by `fairtier sim reproduce` from the results kept in `sim/results`; do not edit. [Every check](docs/reproduction.md) is in the
+book, with what was run and what is missing. `fairtier sim reproduce --format json` prints all numbers.
 
-- *Ours* is the mean over seeds (± standard deviation over seeds, divisor runs − 1) of the number that the check
-  computes, setting against setting seed by seed.
-- *Direction* is reached if that mean lies on the claimed side; beside it, in how many seeds it does.
-- *Ratio* is ours to published, of the same kind of number: 1 is full agreement, 0.5 to 2 the goal where data,
-  rounds or models differ from the source.
-- Losses in nats, accuracies in percent of a device's own test samples, variances over devices with divisor N
-  (of accuracy in percent squared).
+- *As printed* is the method as its paper states it (`published = true`). *As improved* has parameters or settings of ours.
+- Effects are differences between settings, paired by seed; [..] is their 95 % interval (Student's t). Figures are means over the last
+  evaluations of all devices that a result holds.
+- *Reached*: the interval lies on the claimed side, also after Holm's correction for the checks of the claim. All compared models are
+  clearly better than a constant predictor, and none has diverged. *Reached by our variant*: the same, but not as printed.
+- *Contradicted*: the corrected interval lies on the other side. *Undecided*: runs do not decide; one seed never does.
+- *By construction*: it follows from a definition, whatever the data are, and is not counted.
+- A line stands for one check of its claim. *All its checks* says how many of them are reached and contradicted, in either form.
 ";
 
-fn summary(out: &mut String, all: &[(&Source, Vec<Assessment>)]) -> fmt::Result {
-    writeln!(out, "\n## Summary\n\n| claim | | direction | checks reached |\n|---|---|---|---|")?;
-    for claim in all.iter().flat_map(|(_, claims)| claims) {
-        let run = claim.rows.iter().filter(|row| row.finding.verdict != ClaimVerdict::NotRun).count();
-        let reached = claim.rows.iter().filter(|row| row.finding.verdict == ClaimVerdict::Reached).count();
-        let total = claim.rows.len();
-        let rest = if run < total { format!(", {} not run", total - run) } else { String::new() };
-        writeln!(
-            out,
-            "| {} | {} | {} | {reached} of {run}{rest} |",
-            claim.id,
-            cell(claim.text),
-            bold(claim.verdict)
-        )?;
-    }
-    Ok(())
-}
-
-/// The runs that were made, and the missing ones.
-fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
-    writeln!(out, "\n## What was run\n")?;
-    if evidence.experiments.is_empty() {
-        return writeln!(out, "Nothing yet.");
-    }
+fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
+    out.write_str(HEAD)?;
+    writeln!(out, "\n## Headline claims\n")?;
     writeln!(
         out,
-        "| experiment | profile | settings | seeds | rounds | machine time | missing |\n|---|---|---|---|---|---|---|"
+        "| claim | published | as printed | as improved | verdict | seeds | all its checks |\n|---|---|---|---|---|---|---|"
     )?;
-    let mut hours = 0.0;
-    // Experiments of the fairness target are about no paper; `docs/fairness-results.md` records them.
-    let of_papers = |results: &&ExperimentResults| results.units.iter().all(|unit| unit.fairness.is_empty());
-    for results in evidence.experiments.iter().filter(of_papers) {
-        let record = &results.record;
-        let seeds = record.settings.iter().map(|setting| setting.seeds.len()).max().unwrap_or(0);
-        let rounds = results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);
-        let missing: usize = record.settings.iter().map(|setting| results.missing(setting).len()).sum();
-        let seconds: f64 = results.units.iter().map(|unit| unit.seconds).sum();
-        hours += seconds / 3600.0;
-        let missing = if missing == 0 { "–".into() } else { format!("{missing} runs") };
-        writeln!(
-            out,
-            "| {} | {} | {} | {seeds} | {rounds} | {:.1} min | {missing} |",
-            cell(&record.experiment),
-            cell(&record.profile),
-            record.settings.len(),
-            seconds / 60.0
-        )?;
-    }
-    writeln!(out, "\n{hours:.1} hours of machine time in all.")
-}
-
-fn section(out: &mut String, claim: &Assessment) -> fmt::Result {
-    writeln!(out, "\n### {} {}\n", claim.id, claim.text)?;
-    writeln!(out, "Direction reached: {}.\n", bold(claim.verdict))?;
-    writeln!(
-        out,
-        "| check | published | ours | direction | ratio | results | runs |\n|---|---|---|---|---|---|---|"
-    )?;
-    for row in &claim.rows {
-        line(out, row)?;
-    }
-    if !claim.doubt.is_empty() {
-        writeln!(out, "\nNote: {}", claim.doubt)?;
-    }
-    Ok(())
-}
-
-fn line(out: &mut String, row: &CheckOutcome) -> fmt::Result {
-    let finding = &row.finding;
-    let seeds = finding.effect.map_or(0, |effect| effect.runs);
-    let ratio = finding.ratio.map_or("–".into(), |ratio| format!("{ratio:.2}"));
-    let direction = match finding.verdict {
-        ClaimVerdict::NotRun => "not run".into(),
-        verdict => format!("{} ({} of {seeds})", bold(verdict), finding.agree),
-    };
-    let runs = match (finding.verdict, row.experiment.as_str()) {
-        (ClaimVerdict::NotRun, "") => "no experiment".into(),
-        (ClaimVerdict::NotRun, experiment) => format!("`{experiment}`"),
-        (_, experiment) => {
-            format!("`{experiment}` {}, {seeds} seeds, {} rounds", finding.profile, finding.rounds)
+    let mut all = Vec::new();
+    for source in ALL.iter() {
+        let claims = assess(source, evidence);
+        for claim in &claims {
+            line(out, &source.name, claim)?;
         }
+        all.extend(claims);
+    }
+    counts(out, &all)
+}
+
+fn line(out: &mut String, source: &str, claim: &Assessment) -> fmt::Result {
+    let of = |form| claim.rows.iter().find(|row| row.headline == Some(form));
+    let (printed, improved) = (of(Form::Published), of(Form::Improved));
+    let Some(shown) = improved.or(printed) else { return Ok(()) };
+    let text = |row: Option<&CheckOutcome>| match row.map(|row| (row, row.finding.verdict)) {
+        None | Some((_, ClaimVerdict::NotRun)) => "not run".into(),
+        Some((row, _)) => cell(&row.ours),
     };
-    let parts = if finding.parts.is_empty() { "–".into() } else { finding.show_parts() };
+    // Without another form, there is nothing to improve.
+    let right = if improved.is_none() { "–".into() } else { text(improved) };
+    let seeds: Vec<String> = [printed, improved]
+        .into_iter()
+        .flatten()
+        .filter(|row| row.finding.seeds > 0)
+        .map(|row| row.finding.seeds.to_string())
+        .collect();
+    let seeds = if seeds.is_empty() { "–".into() } else { seeds.join(", ") };
+    let what = match printed.filter(|printed| printed.what != shown.what) {
+        Some(printed) => {
+            // The column says the rest.
+            let short = printed.what.replace(", as printed", "").replace(" as printed", "");
+            format!("{} (as printed: {short})", shown.what)
+        }
+        None => shown.what.clone(),
+    };
+    let verdict = headline_verdict(printed, improved);
     writeln!(
         out,
-        "| {} | {} | {} | {direction} | {ratio} | {} | {runs} |",
-        cell(&row.what),
-        cell(&row.published),
-        cell(&row.ours),
-        cell(&parts)
+        "| {} {source}: {} | {} | {} | {right} | {} | {seeds} | {} |",
+        claim.id,
+        cell(&what),
+        cell(&shown.published),
+        text(printed),
+        if verdict.counts() { format!("**{}**", verdict.word()) } else { verdict.word().into() },
+        share(claim),
     )
 }
 
-fn bold(verdict: ClaimVerdict) -> String {
-    match verdict {
-        ClaimVerdict::NotRun => verdict.word().into(),
-        _ => format!("**{}**", verdict.word()),
+/// `3 of 8 reached, 1 contradicted`
+fn share(claim: &Assessment) -> String {
+    let verdicts = || claim.rows.iter().map(|row| row.finding.verdict);
+    let counted = verdicts().filter(|verdict| verdict.counts()).count();
+    let reached = verdicts().filter(|verdict| verdict.is_reached()).count();
+    match (counted, verdicts().filter(|verdict| *verdict == ClaimVerdict::Contradicted).count()) {
+        (0, _) => "–".into(),
+        (counted, 0) => format!("{reached} of {counted} reached"),
+        (counted, against) => format!("{reached} of {counted} reached, {against} contradicted"),
     }
 }
 
+/// The form as printed decides, unless only ours reaches the claim.
+fn headline_verdict(printed: Option<&CheckOutcome>, improved: Option<&CheckOutcome>) -> ClaimVerdict {
+    let [printed, improved] = [printed, improved].map(|row| row.map(|row| row.finding.verdict));
+    let both = || [printed, improved].into_iter().flatten();
+    both()
+        .find(|verdict| *verdict == ClaimVerdict::Reached)
+        .or_else(|| both().find(|verdict| verdict.is_reached()))
+        .or_else(|| both().find(|verdict| *verdict == ClaimVerdict::Contradicted))
+        .or_else(|| both().find(|verdict| verdict.counts()))
+        .or_else(|| both().find(|verdict| *verdict == ClaimVerdict::ByConstruction))
+        .unwrap_or(ClaimVerdict::NotRun)
+}
+
+fn counts(out: &mut String, all: &[Assessment]) -> fmt::Result {
+    let rows = || all.iter().flat_map(|claim| &claim.rows);
+    let count = |verdict| rows().filter(|row| row.finding.verdict == verdict).count();
+    let counted = rows().filter(|row| row.finding.verdict.counts()).count();
+    let few = rows().filter(|row| row.finding.verdict.counts() && row.finding.seeds < 2).count();
+    let unfit = rows().filter(|row| row.finding.unfit.is_some()).count();
+    writeln!(out, "\n## All checks\n")?;
+    writeln!(out, "| reached | by our variant | contradicted | undecided | not run | by construction |")?;
+    writeln!(out, "|---|---|---|---|---|---|")?;
+    let columns = [
+        ClaimVerdict::Reached,
+        ClaimVerdict::ByVariant,
+        ClaimVerdict::Contradicted,
+        ClaimVerdict::Undecided,
+        ClaimVerdict::NotRun,
+        ClaimVerdict::ByConstruction,
+    ];
+    let columns: Vec<String> = columns.map(|verdict| count(verdict).to_string()).into();
+    writeln!(out, "| {} |", columns.join(" | "))?;
+    writeln!(
+        out,
+        "\nOf {counted} checks that were run and count, {few} rest on one seed. In {unfit}, a model is at chance or has diverged."
+    )
+}
+
 /// Escapes text so that it cannot end its table cell.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

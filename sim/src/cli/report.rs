@@ -8,8 +8,8 @@ use std::{
 use crate::{
     claims::{self, Evidence},
     keep::keep,
-    report::{Digest, SourceDigest, experiments_html, experiments_markdown},
-    results::ResultsError,
+    report::{Digest, SourceDigest, appendix, experiments_html, experiments_markdown},
+    results::{ResultsError, write},
 };
 use clap::{Args, ValueEnum};
 
@@ -30,11 +30,13 @@ Examples:
 
 pub const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  fairtier sim reproduce                          REPRODUCTION.md from sim/results
+  fairtier sim reproduce                          REPRODUCTION.md and docs/reproduction.md from sim/results
   fairtier sim reproduce results --out -          prints the record of results/";
 
 /// Directory of kept results.
 const KEPT: &str = "sim/results";
+/// Page with every check.
+const APPENDIX: &str = "docs/reproduction.md";
 
 /// Errors of reports and records.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +92,9 @@ pub struct ReproduceArgs {
     /// Output file; - prints to the terminal [default: REPRODUCTION.md for md, - for json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// File for every check and what was run [default: docs/reproduction.md with a file for md, else none]
+    #[arg(long, value_name = "FILE")]
+    pub appendix: Option<PathBuf>,
     /// The record in Markdown, or every claim with its numbers as JSON
     #[arg(long, value_enum, default_value_t = RecordFormat::Md)]
     pub format: RecordFormat,
@@ -132,7 +137,17 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<String, ReportError> {
         RecordFormat::Md => (claims::record(&evidence), "REPRODUCTION.md"),
         RecordFormat::Json => (serde_json::to_string_pretty(&SourceDigest::all(&evidence))? + "\n", "-"),
     };
-    deliver(text, Some(args.out.as_deref().unwrap_or(Path::new(usual))))
+    let out = args.out.as_deref().unwrap_or(Path::new(usual));
+    let to_file = args.format == RecordFormat::Md && out.as_os_str() != "-";
+    let page = args.appendix.clone().or_else(|| to_file.then(|| APPENDIX.into()));
+    let mut said = deliver(text, Some(out))?;
+    if let Some(page) = page {
+        write(&page, &appendix(&evidence))?;
+        if to_file {
+            said += &format!("wrote {}\n", page.display());
+        }
+    }
+    Ok(said)
 }
 
 fn evidence(dir: &Path) -> Result<Evidence, ReportError> {

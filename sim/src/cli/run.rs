@@ -79,7 +79,7 @@ struct HowArgs {
     /// quick or full
     #[arg(long, value_name = "PROFILE", default_value = "quick")]
     profile: String,
-    /// Number of seeds (1, 2, ..), or a list of them (3,5,8)
+    /// Number of seeds (1, 2, ..), or seeds: 7,8 or 0-4 or 0..5
     #[arg(long, value_name = "N")]
     seeds: Option<String>,
     /// Number of training threads [default: number of cores]
@@ -155,6 +155,9 @@ pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
     })
 }
 
+/// Most seeds of a run.
+const MOST_SEEDS: u64 = 10_000;
+
 /// Width of the column of names.
 const NAMES: usize = 28;
 
@@ -185,7 +188,11 @@ impl HowArgs {
     fn text(&self, ran: &RunOutcome) -> String {
         let (record, units, columns) = (&ran.record, &ran.units[..], columns(self.wide));
         let mut out = experiment::summary(record, units, columns);
-        for part in [experiment::targets(record, units), experiment::checks(record, units)] {
+        for part in [
+            experiment::over_limit(record, units),
+            experiment::targets(record, units),
+            experiment::checks(record, units),
+        ] {
             if !part.is_empty() {
                 out += &format!("\n{part}");
             }
@@ -230,18 +237,35 @@ impl HowArgs {
     }
 }
 
-/// Expands `3` to `[1, 2, 3]`; keeps `3,5` as a list.
+/// Expands `3` to seeds 1 to 3, and keeps lists and ranges: `7,8`, `0-4`, `0..5` and `1,5-7`.
 fn seed_list(text: &str) -> Result<String, ExperimentError> {
-    let wrong = || experiment::KeyError::Form(format!("--seeds {text}"));
-    if text.contains(',') {
-        let seeds: Result<Vec<u64>, _> = text.split(',').map(|seed| seed.trim().parse()).collect();
-        return Ok(format!("{:?}", seeds.map_err(|_| wrong())?));
+    let wrong = || ExperimentError::Seeds(text.into());
+    let seeds = match text.trim().parse::<u64>() {
+        Ok(count) => (1..=count.min(MOST_SEEDS + 1)).collect(),
+        Err(_) => {
+            let parts = text.split(',').map(|part| range(part.trim()).ok_or_else(wrong));
+            parts.collect::<Result<Vec<_>, _>>()?.concat()
+        }
+    };
+    let twice = (1..seeds.len()).any(|at| seeds[..at].contains(&seeds[at]));
+    if seeds.is_empty() || seeds.len() as u64 > MOST_SEEDS || twice {
+        return Err(wrong());
     }
-    let count: u64 = text.trim().parse().map_err(|_| wrong())?;
-    if !(1..=10_000).contains(&count) {
-        return Err(wrong().into());
-    }
-    Ok(format!("{:?}", (1..=count).collect::<Vec<_>>()))
+    Ok(format!("{seeds:?}"))
+}
+
+/// `7`, `0-4` with both ends, or `0..5` without the last one.
+fn range(text: &str) -> Option<Vec<u64>> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (first, end) = if let Some((first, last)) = text.split_once("..=").or_else(|| text.split_once('-')) {
+        (number(first)?, number(last)?.checked_add(1)?)
+    } else if let Some((first, end)) = text.split_once("..") {
+        (number(first)?, number(end)?)
+    } else {
+        let only = number(text)?;
+        (only, only.checked_add(1)?)
+    };
+    (first < end && end - first <= MOST_SEEDS).then(|| (first..end).collect())
 }
 
 #[cfg(test)]
@@ -264,11 +288,20 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_a_number_or_a_list() {
-        assert_eq!(seed_list("3").unwrap(), "[1, 2, 3]");
-        assert_eq!(seed_list("7, 9").unwrap(), "[7, 9]");
-        for wrong in ["0", "x", "1,x", "-1", "99999999"] {
-            assert!(seed_list(wrong).is_err(), "{wrong}");
+    fn seeds_are_a_number_a_list_or_ranges() {
+        for (text, seeds) in [
+            ("3", "[1, 2, 3]"),
+            ("7, 9", "[7, 9]"),
+            ("0-4", "[0, 1, 2, 3, 4]"),
+            ("0..5", "[0, 1, 2, 3, 4]"),
+            ("1000..=1002", "[1000, 1001, 1002]"),
+            ("42,5-6", "[42, 5, 6]"),
+        ] {
+            assert_eq!(seed_list(text).unwrap(), seeds, "{text}");
+        }
+        for wrong in ["0", "x", "1,x", "-1", "99999999", "5-3", "0..0", "1,1", "1-3,2", "0-99999999", ""] {
+            let error = seed_list(wrong).unwrap_err().to_string();
+            assert!(error.contains("0-4"), "{wrong}: {error}");
         }
     }
 }

@@ -53,8 +53,10 @@ pub enum Baseline {
 }
 
 impl Baseline {
+    pub const ALL: [Self; 4] = [Self::Local, Self::Ufl, Self::FflFedAvg, Self::Cfl];
+
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::Local, Self::Ufl, Self::FflFedAvg, Self::Cfl].into_iter().find(|known| known.name() == name)
+        Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
     pub fn name(self) -> &'static str {
@@ -85,6 +87,22 @@ impl Baseline {
         }
     }
 
+    /// Checks parameters as training does.
+    pub fn check(self, params: &serde_json::Map<String, serde_json::Value>) -> Result<(), ExperimentError> {
+        match self {
+            Self::Local => Ok(()),
+            Self::Ufl | Self::FflFedAvg | Self::Cfl => self.parameters(params).map(drop),
+        }
+    }
+
+    fn parameters(
+        self,
+        params: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<FedFbParams, ExperimentError> {
+        let fault = |source| ExperimentError::Parameters { name: self.name(), source };
+        serde_json::from_value(params.clone().into()).map_err(fault)
+    }
+
     fn fair(
         self,
         base: &Base,
@@ -94,8 +112,7 @@ impl Baseline {
         threads: usize,
         tick: &mut dyn FnMut(),
     ) -> Result<TrainedFleet, ExperimentError> {
-        let fault = |source| ExperimentError::Parameters { name: self.name(), source };
-        let params: FedFbParams = serde_json::from_value(params.clone().into()).map_err(fault)?;
+        let params = self.parameters(params)?;
         let parity = match params.notion {
             Notion::Eo => Parity::Opportunity,
             Notion::Eodds => Parity::Odds,

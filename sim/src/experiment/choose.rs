@@ -13,7 +13,14 @@ use super::{
 };
 use crate::results::Candidate;
 
-type Chosen = (Map<String, Value>, TrainedFleet, Vec<Candidate>);
+/// Parameters that were chosen.
+pub struct Chosen {
+    pub params: Map<String, Value>,
+    pub trained: TrainedFleet,
+    pub tried: Vec<Candidate>,
+    /// The limit of the mean loss, if no candidate was within it; then the one with the lowest mean loss is taken.
+    pub over_limit: Option<f64>,
+}
 
 pub fn choose(
     setting: &Setting,
@@ -41,9 +48,10 @@ pub fn choose(
         return Err(ExperimentError::NoCandidate(setting.id.clone(), failed));
     };
     tried[winner].0.chosen = true;
-    let choice = tried.iter().map(|(candidate, _)| candidate.clone()).collect();
+    let all = tried.iter().map(|(candidate, _)| candidate.clone()).collect();
     let (candidate, trained) = tried.swap_remove(winner);
-    Ok((candidate.params, trained, choice))
+    let over_limit = limit.filter(|limit| candidate.mean_loss > *limit);
+    Ok(Chosen { params: candidate.params, trained, tried: all, over_limit })
 }
 
 /// The largest mean loss with which a candidate can win.

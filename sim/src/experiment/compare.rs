@@ -12,8 +12,12 @@ use super::{
     ExperimentError,
     summary::{FIGURES, text},
 };
-use crate::results::{self, ExperimentResults};
+use crate::{
+    results::{self, ExperimentResults},
+    statistics::{Interval, one_side},
+};
 use plots::number;
+use trainer::data::schema::nearest::hint;
 
 /// `DIR` or `DIR:SETTING`, where DIR holds an `experiment.json` or is a kept file.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +41,12 @@ pub struct Difference {
     pub b: Spread,
     /// B - A over common seeds.
     pub difference: Spread,
+    /// The 95 % interval of its mean; absent for fewer than two common seeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    /// Two-sided p of a difference of 0, for this figure alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
     /// Mean of B / mean of A - 1.
     pub change: f64,
 }
@@ -57,12 +67,12 @@ impl ResultsPath {
         if let Some(setting) = &self.setting
             && results.setting(setting).is_none()
         {
-            let known =
-                results.record.settings.iter().map(|known| known.id.as_str()).collect::<Vec<_>>().join(", ");
+            let known: Vec<&str> = results.record.settings.iter().map(|known| known.id.as_str()).collect();
             return Err(ExperimentError::NoSetting {
                 setting: setting.clone(),
                 dir: self.dir.clone(),
-                known,
+                hint: hint(setting, known.iter().copied()),
+                known: known.join(", "),
             });
         }
         Ok(results)
@@ -124,7 +134,9 @@ fn differences(a: (&ExperimentResults, &str), b: (&ExperimentResults, &str)) -> 
             Spread::of(&common)
         };
         let change = if a.mean == 0.0 { 0.0 } else { b.mean / a.mean - 1.0 };
-        Some(Difference { figure, a, b, difference, change })
+        let interval = Interval::of(&difference);
+        let p = one_side(&difference, 0.0, true, false).map(|odds| odds.least());
+        Some(Difference { figure, a, b, difference, interval, p, change })
     };
     FIGURES.iter().filter_map(of).collect()
 }
@@ -132,10 +144,16 @@ fn differences(a: (&ExperimentResults, &str), b: (&ExperimentResults, &str)) -> 
 impl Comparison {
     /// A table that fits this many columns of a terminal.
     pub fn table(&self, columns: usize) -> String {
-        let mut rows = vec![["", "A", "B", "B - A", "change"].map(String::from).to_vec()];
-        for Difference { figure, a, b, difference, change } in &self.differences {
+        let mut rows = vec![["", "A", "B", "B - A", "95 %", "p", "change"].map(String::from).to_vec()];
+        for Difference { figure, a, b, difference, interval, p, change } in &self.differences {
             let change = number::change(*change);
-            rows.push(vec![(*figure).into(), text(*a), text(*b), text(*difference), change]);
+            let show = |Interval { low, high }: &Interval| {
+                format!("[{}, {}]", number::figure(*low), number::figure(*high))
+            };
+            let interval = interval.as_ref().map_or_else(|| "-".into(), show);
+            let p = p.map_or_else(|| "-".into(), |p| format!("{p:.3}"));
+            let difference = number::figure(difference.mean);
+            rows.push(vec![(*figure).into(), text(*a), text(*b), difference, interval, p, change]);
         }
         format!("A {}\nB {}\n{}", self.a, self.b, table(&rows, 1, columns))
     }

@@ -18,8 +18,8 @@ use crate::{data::SetError, engine::EngineError, partition::PartitionError, resu
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant has its message")]
 pub enum ExperimentError {
-    #[error("there is no experiment `{name}`; known are {known}; a file must end in .toml")]
-    Unknown { name: String, known: String },
+    #[error("there is no experiment `{name}`{hint}; known are {known}; a file must end in .toml")]
+    Unknown { name: String, hint: String, known: String },
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("experiment {name}: {source}")]
@@ -42,10 +42,12 @@ pub enum ExperimentError {
     Write { path: PathBuf, source: io::Error },
     #[error("there is no profile `{0}`; known are quick, full")]
     Profile(String),
-    #[error("there is no strategy with id `{0}` in this experiment")]
-    NoStrategy(String),
-    #[error("there is no setting `{setting}` in {}; there are {known}", dir.display())]
-    NoSetting { setting: String, dir: PathBuf, known: String },
+    #[error("there is no strategy with id `{id}` in this experiment{hint}; there are {known}")]
+    NoStrategy { id: String, hint: String, known: String },
+    #[error("there is no strategy `{name}`{hint}; known are {known}")]
+    NoMethod { name: String, hint: String, known: String },
+    #[error("there is no setting `{setting}` in {}{hint}; there are {known}", dir.display())]
+    NoSetting { setting: String, dir: PathBuf, hint: String, known: String },
     #[error("`{0}`: ids may contain letters, digits, `-`, `_` and `.`, because they are used in file names")]
     Id(String),
     #[error("two settings are called `{0}`; give each its own id")]
@@ -54,8 +56,16 @@ pub enum ExperimentError {
     Grid(String),
     #[error("choose.by = \"{0}\": there is no such figure")]
     Figure(String),
+    #[error(
+        "{0}: `choose` needs validation samples; set `data.validation` to a share such as 0.1, or to \"fifth\""
+    )]
+    NoValidation(String),
+    #[error("--seeds {0}: expected a number of seeds (5), or different seeds as in 7,8 or 0-4 or 0..5")]
+    Seeds(String),
     #[error("every candidate of {0} has failed; the last one: {1}")]
     NoCandidate(String, String),
+    #[error("{setting}: {source}")]
+    Setting { setting: String, source: Box<ExperimentError> },
     #[error("{setting}: {source}")]
     Target { setting: String, source: Box<ExperimentError> },
     #[error("no strategy of the experiment can follow `fairness.target`: {0}")]

@@ -3,8 +3,10 @@
 /// Names and contents of the files.
 pub const ALL: &[(&str, &str)] = &[
     ("eagle-dirichlet", include_str!("../../experiments/eagle-dirichlet.toml")),
+    ("eagle-digits", include_str!("../../experiments/eagle-digits.toml")),
     ("eagle-synthetic", include_str!("../../experiments/eagle-synthetic.toml")),
     ("fairheterofl-cifar", include_str!("../../experiments/fairheterofl-cifar.toml")),
+    ("fairheterofl-digits", include_str!("../../experiments/fairheterofl-digits.toml")),
     ("fairheterofl-mnist-extreme", include_str!("../../experiments/fairheterofl-mnist-extreme.toml")),
     ("fairheterofl-mnist-iid", include_str!("../../experiments/fairheterofl-mnist-iid.toml")),
     ("fairheterofl-mnist-noniid", include_str!("../../experiments/fairheterofl-mnist-noniid.toml")),
@@ -14,6 +16,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fairness-target-digits", include_str!("../../experiments/fairness-target-digits.toml")),
     ("fairness-target-partial", include_str!("../../experiments/fairness-target-partial.toml")),
     ("fedeba-cifar", include_str!("../../experiments/fedeba-cifar.toml")),
+    ("fedeba-digits", include_str!("../../experiments/fedeba-digits.toml")),
     ("fedeba-fmnist", include_str!("../../experiments/fedeba-fmnist.toml")),
     ("fedeba-knobs", include_str!("../../experiments/fedeba-knobs.toml")),
     ("fedeba-small-steps", include_str!("../../experiments/fedeba-small-steps.toml")),
@@ -27,6 +30,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedfb-tables", include_str!("../../experiments/fedfb-tables.toml")),
     ("fedlf-cifar", include_str!("../../experiments/fedlf-cifar.toml")),
     ("fedlf-conflicts", include_str!("../../experiments/fedlf-conflicts.toml")),
+    ("fedlf-digits", include_str!("../../experiments/fedlf-digits.toml")),
     ("fedlf-fmnist-dir", include_str!("../../experiments/fedlf-fmnist-dir.toml")),
     ("fedlf-fmnist-pat1", include_str!("../../experiments/fedlf-fmnist-pat1.toml")),
     ("fedlf-fmnist-pat2", include_str!("../../experiments/fedlf-fmnist-pat2.toml")),

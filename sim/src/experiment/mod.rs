@@ -56,7 +56,7 @@ pub(crate) use price::{Price, PriceLine, prices};
 pub(crate) use source::{data_of, rounds_of};
 pub(crate) use summary::summary;
 pub(crate) use sweep::sweep;
-pub(crate) use words::{checks, targets};
+pub(crate) use words::{checks, over_limit, targets};
 
 use arrange::Arrangement;
 use settings::Setting;

@@ -1,12 +1,15 @@
 //! Runs all units of an experiment, one after the other. Finished units are not run again.
 
 use strategies::Registry;
+use trainer::data::schema::nearest::hint;
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use super::{
     Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
+    baseline::Baseline,
     choose::combinations,
+    spec::StrategySpec,
     target,
     unit::{self, AloneLosses, UnitContext},
 };
@@ -66,6 +69,7 @@ pub fn run(
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<RunOutcome, ExperimentError> {
     let loaded = &target::prepare(loaded, &options.registry, options.twin)?;
+    loaded.settings.iter().try_for_each(|setting| check_parameters(setting, &options.registry))?;
     let places = DataDirs::usual(options.data.as_deref());
     let seeds = &loaded.experiment.seeds;
     let all: Vec<(&Setting, u64)> =
@@ -95,6 +99,31 @@ pub fn run(
     }
     let units = results::read_units(&home, &record)?;
     Ok(RunOutcome { record, units, there })
+}
+
+/// Checks strategy and parameters of a setting, with every candidate of `choose`. A mistake in the last setting is then found
+/// before the first one trains.
+fn check_parameters(setting: &Setting, registry: &Registry) -> Result<(), ExperimentError> {
+    let StrategySpec { name, params, choose, .. } = &setting.strategy;
+    let place = |source| ExperimentError::Setting { setting: setting.id.clone(), source: Box::new(source) };
+    let candidates = match choose {
+        Some(choose) => combinations(params, &choose.grid).map_err(place)?,
+        None => vec![params.clone()],
+    };
+    candidates.iter().try_for_each(|params| {
+        let checked = match Baseline::by_name(name) {
+            Some(baseline) => baseline.check(params),
+            None if registry.names().any(|known| known == name) => {
+                registry.method(name, params.clone().into()).map(drop).map_err(ExperimentError::from)
+            }
+            None => {
+                let known = || registry.names().chain(Baseline::ALL.map(Baseline::name));
+                let (hint, known) = (hint(name, known()), known().collect::<Vec<_>>().join(", "));
+                Err(ExperimentError::NoMethod { name: name.clone(), hint, known })
+            }
+        };
+        checked.map_err(place)
+    })
 }
 
 fn one(

@@ -11,6 +11,7 @@ use super::{
     text,
 };
 use crate::results::{ExperimentRecord, FORMAT, SettingRecord};
+use trainer::data::schema::nearest::hint;
 
 /// Names of profiles.
 pub const PROFILES: [&str; 2] = ["quick", "full"];
@@ -55,8 +56,9 @@ impl LoadedExperiment {
             (path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy().into_owned()), text)
         } else {
             let unknown = || {
-                let known = ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-                ExperimentError::Unknown { name: name.into(), known }
+                let known = || ALL.iter().map(|(name, _)| *name);
+                let (hint, known) = (hint(name, known()), known().collect::<Vec<_>>().join(", "));
+                ExperimentError::Unknown { name: name.into(), hint, known }
             };
             let (name, text) = ALL.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
             ((*name).to_owned(), (*text).to_owned())
@@ -77,11 +79,13 @@ impl LoadedExperiment {
                 text::merge(&mut table, &over);
             }
         }
-        for key in keys {
-            let (key, value) = text::assignment(key)?;
+        let mut filed = profile.to_owned();
+        for assigned in keys {
+            let (key, value) = text::assignment(assigned)?;
+            filed += &suffix(&key, &value);
             text::set(&mut table, &key, value)?;
         }
-        Self::of(name, profile, table)
+        Self::of(name, &short(filed), table)
     }
 
     /// Checks a table to which profile and keys are already applied.
@@ -91,6 +95,19 @@ impl LoadedExperiment {
         let settings = settings(name, &table, &experiment)?;
         let dir = PathBuf::new();
         Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings, dir })
+    }
+
+    /// Most rounds of a setting.
+    pub(crate) fn rounds(&self) -> usize {
+        self.settings.iter().map(|setting| setting.base.rounds as usize).max().unwrap_or(0)
+    }
+
+    pub(crate) fn seed_count(&self) -> usize {
+        self.experiment.seeds.len()
+    }
+
+    pub(crate) fn setting_count(&self) -> usize {
+        self.settings.len()
     }
 
     /// Title, notes, settings and checks, as they are written beside the results.
@@ -117,6 +134,27 @@ impl LoadedExperiment {
     }
 }
 
+/// What a key adds to the name of a profile: its results are others than those of the profile. Keys that only select runs add
+/// nothing.
+fn suffix(key: &str, value: &Value) -> String {
+    match key {
+        "seeds" | "only" | "title" | "notes" => String::new(),
+        _ => format!("+{key}={}", text::plain(value)),
+    }
+}
+
+/// A name that fits a directory.
+fn short(name: String) -> String {
+    const MOST: usize = 100;
+    if name.len() <= MOST {
+        return name;
+    }
+    let digest: String =
+        Sha256::digest(name.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let start: String = name.chars().take(MOST - 9).collect();
+    format!("{start}-{digest}")
+}
+
 impl Setting {
     /// A hash of everything that the result depends on.
     pub fn fingerprint(&self, seed: u64) -> String {
@@ -141,7 +179,7 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
     if let Some(unknown) =
         experiment.only.iter().find(|id| experiment.strategies.iter().all(|strategy| strategy.id != **id))
     {
-        return Err(ExperimentError::NoStrategy(unknown.clone()));
+        return Err(no_strategy(unknown, experiment));
     }
     let wanted =
         |strategy: &&StrategySpec| experiment.only.is_empty() || experiment.only.contains(&strategy.id);
@@ -167,6 +205,9 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
             if !id.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter)) {
                 return Err(ExperimentError::Id(id));
             }
+            if strategy.choose.is_some() && !base.data.has_validation() {
+                return Err(ExperimentError::NoValidation(id));
+            }
             if settings.iter().any(|other| other.id == id) {
                 return Err(ExperimentError::Twice(id));
             }
@@ -174,7 +215,7 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
             let reference = reference
                 .map(|id| {
                     let found = experiment.strategies.iter().find(|strategy| strategy.id == *id);
-                    found.cloned().ok_or_else(|| ExperimentError::NoStrategy(id.clone()))
+                    found.cloned().ok_or_else(|| no_strategy(id, experiment))
                 })
                 .transpose()?;
             let prefix = id.strip_suffix(&strategy.id).unwrap_or_default();
@@ -184,6 +225,12 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
         }
     }
     Ok(settings)
+}
+
+fn no_strategy(id: &str, experiment: &Experiment) -> ExperimentError {
+    let known = || experiment.strategies.iter().map(|strategy| strategy.id.as_str());
+    let (hint, known) = (hint(id, known()), known().collect::<Vec<_>>().join(", "));
+    ExperimentError::NoStrategy { id: id.into(), hint, known }
 }
 
 /// The settings of the same variant that a `reach` names.

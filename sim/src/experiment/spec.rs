@@ -198,6 +198,11 @@ pub struct DataSpec {
 }
 
 impl DataSpec {
+    /// Whether devices have validation samples.
+    pub fn has_validation(&self) -> bool {
+        !matches!(self.validation, ValidationSpec::Share(share) if share <= 0.0)
+    }
+
     pub fn testing(&self) -> Testing {
         let proportional = TestingSpec::Word(ProportionalWord::Proportional);
         let unstated = if self.test.is_some() { proportional } else { TestingSpec::default() };

@@ -16,7 +16,7 @@ pub fn sweep(loaded: &LoadedExperiment, keys: &[String]) -> Result<Vec<LoadedExp
             for value in values {
                 let mut table = table.clone();
                 text::set(&mut table, key, value.clone())?;
-                next.push((format!("{name}+{short}={}", plain(value)), table));
+                next.push((format!("{name}+{short}={}", text::plain(value)), table));
             }
         }
         tables = next;
@@ -40,15 +40,4 @@ fn strategy(loaded: &LoadedExperiment, key: &str) -> Option<Value> {
     let by_number = part.parse::<usize>().ok().and_then(|at| strategies.get(at));
     let found = by_number.or_else(|| strategies.iter().find(|strategy| strategy.id == part))?;
     Some(Value::String(found.id.clone()))
-}
-
-/// The value as part of a file name.
-fn plain(value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let legal =
-        |letter: char| if letter.is_ascii_alphanumeric() || ".-_".contains(letter) { letter } else { '_' };
-    text.chars().map(legal).collect()
 }

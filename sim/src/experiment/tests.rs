@@ -69,6 +69,13 @@ fn threads_repetition_and_resumption_give_the_same_bits() {
     assert_eq!((first.there, first.units.len()), (0, 6));
     assert_eq!(timeless(&run_small(two.path(), 2, &[]).units), timeless(&first.units));
     assert_eq!(timeless(&run_small(again.path(), 1, &[]).units), timeless(&first.units));
+    let side = |id: &str| ResultsPath::parse(id, Some(&one.path().join("small/quick")));
+    for line in &compare(&side("heterofl"), &side("fair")).unwrap()[0].differences {
+        let (interval, p) = (line.interval.unwrap(), line.p.unwrap());
+        assert!((interval.low + interval.high - 2.0 * line.difference.mean).abs() < 1e-9, "{}", line.figure);
+        // The same decision in both forms.
+        assert_eq!(p < 0.05, interval.low > 0.0 || interval.high < 0.0, "{}", line.figure);
+    }
     // Two units are deleted; the others are not run again.
     for unit in [&first.units[0], &first.units[3]] {
         std::fs::remove_file(one.path().join(unit.unit.file())).unwrap();
@@ -115,8 +122,87 @@ fn a_unit_has_figures_of_every_device() {
     let compared = compare(&side("heterofl"), &side("fair")).unwrap();
     let variance = compared[0].differences.iter().find(|line| line.figure == "loss.variance").unwrap();
     assert_eq!(variance.difference.mean, fair.last.loss.variance - heterofl.last.loss.variance);
+    assert_eq!((variance.interval, variance.p), (None, None), "one seed has no interval");
     assert!(compare(&side("heterofl"), &side("nobody")).unwrap_err().to_string().contains("fair, local"));
     assert!(summary(&ran.record, &ran.units, 80).contains("heterofl"));
+}
+
+#[test]
+fn keys_are_filed_under_another_name() {
+    let profile = |keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        LoadedExperiment::parse("small", SMALL, "quick", &keys).unwrap().record().profile
+    };
+    assert_eq!(profile(&[]), "quick");
+    // These select runs of the profile, and change none.
+    assert_eq!(profile(&["seeds=[1, 2]", "only=[\"fair\"]"]), "quick");
+    assert_eq!(profile(&["rounds=2", "training.lr=0.05"]), "quick+rounds=2+training.lr=0.05");
+    assert_eq!(profile(&["data.set=digits"]), "quick+data.set=digits");
+    let many: Vec<String> = (0..40).map(|at| format!("strategies.fair.params.q={at}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let (long, other) = (profile(&many), profile(&many[1..]));
+    assert!(long.len() <= 100 && long.starts_with("quick+") && long != other, "{long}");
+}
+
+#[test]
+fn choosing_needs_validation_samples() {
+    let error =
+        LoadedExperiment::parse("small", SMALL, "quick", &["data.validation=0.0".into()]).unwrap_err();
+    assert!(error.to_string().contains("fair: `choose` needs validation samples"), "{error}");
+    assert!(LoadedExperiment::parse("small", SMALL, "quick", &["data.validation=\"fifth\"".into()]).is_ok());
+}
+
+#[test]
+fn a_limit_that_no_candidate_keeps_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = "strategies.fair.choose.slack";
+    let tight = run_small(dir.path(), 2, &["seeds=[1]", &format!("{key}=-0.9")]);
+    let fair = &tight.units[1];
+    let lowest = fair.choice.iter().min_by(|a, b| a.mean_loss.total_cmp(&b.mean_loss)).unwrap();
+    assert!(lowest.chosen && fair.over_limit.unwrap() < lowest.mean_loss);
+    let said = over_limit(&tight.record, &tight.units);
+    assert!(said.contains("fair: no candidate within the limit") && said.contains("seeds 1"), "{said}");
+    let wide = run_small(dir.path(), 2, &["seeds=[1]", &format!("{key}=9.0")]);
+    assert_eq!((wide.units[1].over_limit, over_limit(&wide.record, &wide.units)), (None, String::new()));
+}
+
+#[test]
+fn parameters_are_checked_before_anything_trains() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = RunOptions {
+        out: dir.path().into(),
+        data: None,
+        threads: 1,
+        registry: Registry::standard(),
+        twin: false,
+    };
+    for (key, part) in [
+        (
+            "strategies.fair.choose.grid.q=[0, -1]",
+            "fair: parameters of strategy `fairheterofl`: `q` must be 0 or more, not -1",
+        ),
+        ("strategies.fair.params.stepp=1", "stepp"),
+        (
+            "strategies.local.name=\"fedavgg\"",
+            "local: there is no strategy `fedavgg`; did you mean `fedavg`?",
+        ),
+        ("strategies.local={ id = \"local\", name = \"cfl\", params = { alfa = 1 } }", "alfa"),
+    ] {
+        let loaded = LoadedExperiment::parse("small", SMALL, "quick", &[key.into()]).unwrap();
+        let error = run(&loaded, &options, &mut |event| panic!("{event:?}")).unwrap_err().to_string();
+        assert!(error.contains(part), "{key}: {error}");
+    }
+}
+
+#[test]
+fn mistyped_names_are_answered_with_the_nearest() {
+    let open = |name: &str, keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        LoadedExperiment::open(name, "quick", &keys).unwrap_err().to_string()
+    };
+    assert!(open("toor", &[]).contains("did you mean `tour`?"));
+    assert!(open("tour", &["only=[\"reweigt\"]"]).contains("did you mean `reweight`?"));
+    assert!(open("tour", &["strategies.egle.params.lambda=1"]).contains("did you mean `eagle`?"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Experiments as TOML tables: merging of profiles, and overrides of single keys.
 
 use toml::{Table, Value};
+use trainer::data::schema::nearest::hint;
 
 /// Why a key of an experiment cannot be set.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -9,8 +10,8 @@ use toml::{Table, Value};
 pub enum KeyError {
     #[error("`{0}`: expected KEY=VALUE, as in rounds=10 or strategies.fair.params.q=1")]
     Form(String),
-    #[error("`{key}`: there is no `{part}`; lists take a number or the id of an entry")]
-    Nothing { key: String, part: String },
+    #[error("`{key}`: there is no `{part}`{hint}; lists take a number or the id of an entry")]
+    Nothing { key: String, part: String, hint: String },
     #[error("`{key}`: `{part}` is neither a table nor a list")]
     Leaf { key: String, part: String },
 }
@@ -93,8 +94,8 @@ fn descend<'a>(mut place: &'a mut Value, key: &str, path: &[&str]) -> Result<&'a
             Value::Table(table) => table.entry(part.to_owned()).or_insert_with(|| Value::Table(Table::new())),
             Value::Array(list) => {
                 let at = position(list, part);
-                let nothing = || KeyError::Nothing { key: key.into(), part: (*part).into() };
-                at.and_then(|at| list.get_mut(at)).ok_or_else(nothing)?
+                let nothing = nothing(list, key, part);
+                at.and_then(|at| list.get_mut(at)).ok_or(nothing)?
             }
             _ => return Err(KeyError::Leaf { key: key.into(), part: (*part).into() }),
         };
@@ -109,18 +110,35 @@ fn put(place: &mut Value, key: &str, part: &str, value: Value) -> Result<(), Key
             Ok(())
         }
         Value::Array(list) => {
+            let nothing = nothing(list, key, part);
             let slot = position(list, part).and_then(|at| list.get_mut(at));
-            *slot.ok_or_else(|| KeyError::Nothing { key: key.into(), part: part.into() })? = value;
+            *slot.ok_or(nothing)? = value;
             Ok(())
         }
         _ => Err(KeyError::Leaf { key: key.into(), part: part.into() }),
     }
 }
 
+fn nothing(list: &[Value], key: &str, part: &str) -> KeyError {
+    let known = list.iter().filter_map(|value| value.get("id")?.as_str());
+    KeyError::Nothing { key: key.into(), part: part.into(), hint: hint(part, known) }
+}
+
 /// Index of an entry by its number or its id.
 fn position(list: &[Value], part: &str) -> Option<usize> {
     let named = |value: &Value| value.get("id").and_then(Value::as_str) == Some(part);
     part.parse().ok().or_else(|| list.iter().position(named))
+}
+
+/// The value as part of a file name.
+pub fn plain(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let legal =
+        |letter: char| if letter.is_ascii_alphanumeric() || ".-_".contains(letter) { letter } else { '_' };
+    text.chars().map(legal).collect()
 }
 
 #[cfg(test)]

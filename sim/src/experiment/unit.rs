@@ -12,7 +12,8 @@ use super::{
     Arrangement, ExperimentError, Setting,
     arrange::PlacedDevice,
     baseline::{self, Baseline},
-    choose, lines,
+    choose::{self, Chosen},
+    lines,
     score::{ShardScore, TierWeights, score_all, slices},
     spec::Base,
 };
@@ -109,11 +110,12 @@ pub fn run(
         setting.base.fairness.target = target;
     }
     let setting = &setting;
-    let (params, trained, choice) = match &setting.strategy.choose {
+    let Chosen { params, trained, tried, over_limit } = match &setting.strategy.choose {
         Some(choose) => choose::choose(setting, choose, &mut context)?,
         None => {
             let params = setting.strategy.params.clone();
-            (params.clone(), train(&setting.base, &setting.strategy.name, &params, &mut context)?, vec![])
+            let trained = train(&setting.base, &setting.strategy.name, &params, &mut context)?;
+            Chosen { params, trained, tried: vec![], over_limit: None }
         }
     };
     let last = score(&trained, &context)?;
@@ -124,7 +126,8 @@ pub fn run(
         label: setting.label.clone(),
         strategy: setting.strategy.name.clone(),
         params,
-        choice,
+        choice: tried,
+        over_limit,
         fairness: TargetResult::all(&trained.targets, &trained.rounds),
         rounds: trained.rounds,
         last,

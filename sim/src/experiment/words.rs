@@ -8,7 +8,7 @@ use strategies::fairness::FairnessLine;
 
 use crate::{
     claims::{self, ClaimVerdict},
-    results::{Check, ExperimentRecord, ExperimentResults, Measure, TargetResult, UnitResult},
+    results::{Check, ExperimentRecord, ExperimentResults, Measure, SettingRecord, TargetResult, UnitResult},
 };
 use plots::number;
 
@@ -35,6 +35,21 @@ pub fn targets(record: &ExperimentRecord, units: &[UnitResult]) -> String {
         }
     }
     out
+}
+
+/// One line for each setting that has seeds in which no candidate was within the limit of `choose`.
+pub fn over_limit(record: &ExperimentRecord, units: &[UnitResult]) -> String {
+    let line = |setting: &SettingRecord| {
+        let own = units.iter().filter(|unit| unit.unit.setting == setting.id && unit.over_limit.is_some());
+        let seeds: Vec<String> = own.map(|unit| unit.unit.seed.to_string()).collect();
+        let text = format!(
+            "{}: no candidate within the limit of the mean loss with seeds {}; taken is the one with the lowest mean loss",
+            setting.label,
+            seeds.join(", ")
+        );
+        (!seeds.is_empty()).then(|| format!("{}\n", wrap(&text, INDENT, COLUMNS)))
+    };
+    record.settings.iter().filter_map(line).collect()
 }
 
 /// `0.312 of 0.300, q = 2.93: met with q = 2.93; certified: at most 0.329 over 150 rounds`
@@ -90,17 +105,18 @@ fn name(line: &FairnessLine) -> String {
     line.tier.map_or_else(|| line.parameter.clone(), |tier| format!("{} of tier {tier}", line.parameter))
 }
 
-/// The checks of the experiment's own file; empty without checks.
+/// The checks of the experiment's own file, by their means, with 95 % intervals; empty without checks.
 pub fn checks(record: &ExperimentRecord, units: &[UnitResult]) -> String {
     if record.checks.is_empty() {
         return String::new();
     }
     let results = ExperimentResults { record: record.clone(), units: units.to_vec() };
     let line = |(check, outcome): (&Check, claims::CheckOutcome)| {
-        let word = match outcome.finding.verdict {
-            ClaimVerdict::Reached => "pass",
-            ClaimVerdict::NotRun => "not run",
-            ClaimVerdict::Missed | ClaimVerdict::InPart => "FAIL",
+        let finding = &outcome.finding;
+        let word = match (finding.verdict, finding.holds) {
+            (ClaimVerdict::NotRun, _) => "not run",
+            (_, true) => "pass",
+            (_, false) => "FAIL",
         };
         let bar =
             check.measure.as_ref().and_then(Measure::bar).map_or_else(String::new, |bar| format!("; {bar}"));

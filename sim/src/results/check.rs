@@ -25,6 +25,23 @@ pub struct Check {
     /// The published value of the measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<f64>,
+    /// It holds whatever the data are, because of how the method or the figure is defined. Shown, but not counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_construction: bool,
+    /// The check that stands for its claim in the record: of the method `published`, or `improved`; at most one of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub headline: Option<Form>,
+}
+
+/// The form of a method that a result is about.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// As its paper prints it.
+    Published,
+    /// With parameters or settings of ours.
+    Improved,
 }
 
 fn direction_only() -> String {

@@ -6,8 +6,9 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{ExperimentRecord, ExperimentResults, UnitResult};
+use super::{ExperimentRecord, ExperimentResults, UnitResult, pack::unpack};
 
 /// File name of an experiment's record, beside its units.
 pub const RECORD: &str = "experiment.json";
@@ -57,7 +58,8 @@ pub fn read_experiment(path: &Path) -> Result<ExperimentResults, ResultsError> {
     let json = |source| ResultsError::Json { path: path.into(), source };
     let mut lines = serde_json::Deserializer::from_str(&text);
     let record = ExperimentRecord::deserialize(&mut lines).map_err(json)?;
-    let units = lines.into_iter().collect::<Result<_, _>>().map_err(json)?;
+    let unit = |line: Result<Value, _>| serde_json::from_value(unpack(line?)).map_err(json);
+    let units = lines.into_iter().map(|line| unit(line.map_err(json))).collect::<Result<_, _>>()?;
     Ok(ExperimentResults { record, units })
 }
 

@@ -4,12 +4,16 @@
 //! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`. With a fairness target it has `fairness.*`, the
 //! fields of [`TargetFigures`](super::TargetFigures) of its first knob.
 
+use common::metrics::TierSplit;
 use serde::Serialize;
 
 use super::{Distribution, FinalScores, RoundScores, TierCost, TierScores, UnitResult};
 
+/// Most evaluations of which a figure is the mean.
+pub(crate) const EVALUATIONS: usize = 5;
+
 impl UnitResult {
-    /// True if training made the model useless: its loss is not finite, or more than ten times that of the start; or if no round
+    /// True if training made the model useless: its loss is not finite, or more than twice that of the start; or if no round
     /// had an update, because none was finite.
     pub fn diverged(&self) -> bool {
         // The last line has the final scores.
@@ -18,7 +22,26 @@ impl UnitResult {
         let end = self.last.loss.mean;
         let start = self.rounds.iter().find(heard).map_or(0.0, |line| line.loss.mean);
         let none = !trained.is_empty() && !trained.iter().any(|line| heard(&line));
-        none || !end.is_finite() || (start > 0.0 && end > 10.0 * start)
+        none || !end.is_finite() || (start > 0.0 && end > 2.0 * start)
+    }
+
+    /// The mean of a figure over the last evaluations: those of all devices in the last tenth of the rounds, at most
+    /// [`EVALUATIONS`]. A single evaluation swings with the devices that the last round asked. Figures that only the end has
+    /// are those of the end.
+    pub fn settled(&self, name: &str) -> Option<f64> {
+        let end = self.figure(name)?;
+        let earlier = self.evaluations().rev().filter_map(|line| line.figure(name));
+        let values: Vec<f64> = [end].into_iter().chain(earlier.take(EVALUATIONS - 1)).collect();
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// The evaluations of all devices in the last tenth of the rounds, without that of the end.
+    pub(crate) fn evaluations(&self) -> impl DoubleEndedIterator<Item = &RoundScores> {
+        let rounds = self.round_count();
+        let all = tested(&self.last.tiers);
+        let late = move |line: &&RoundScores| 10 * line.round as usize > 9 * rounds;
+        let whole = move |line: &&RoundScores| (line.round as usize) < rounds && tested(&line.tiers) == all;
+        self.rounds.iter().filter(late).filter(whole)
     }
 
     /// A figure by its name; `None` if the unit has no such figure or its value is not finite.
@@ -40,6 +63,32 @@ impl UnitResult {
             },
         };
         value.filter(|value| value.is_finite())
+    }
+}
+
+/// Number of devices that were scored.
+fn tested(tiers: &[TierScores]) -> usize {
+    tiers.iter().map(|tier| tier.devices).sum()
+}
+
+impl RoundScores {
+    /// A figure that both a round and the end have; `None` for the others.
+    fn figure(&self, name: &str) -> Option<f64> {
+        let of_round = ["loss", "accuracy", "inter", "within", "tier", "tiers"];
+        if !of_round.contains(&name.split('.').next()?) {
+            return None;
+        }
+        let split = self.tiers.iter().map(|tier| (tier.devices, tier.loss, tier.loss_variance));
+        let within = TierSplit::of(split).within;
+        let scores = FinalScores {
+            loss: self.loss,
+            accuracy: self.accuracy,
+            tiers: self.tiers.clone(),
+            inter: self.inter,
+            within,
+            ..FinalScores::default()
+        };
+        scores.figure(name).filter(|value| value.is_finite())
     }
 }
 
@@ -154,6 +203,28 @@ mod tests {
         for absent in ["gaps.max", "tier.1.loss", "loss", "loss.median", ""] {
             assert_eq!(last.figure(absent), None, "{absent}");
         }
+    }
+
+    #[test]
+    fn figures_settle_over_the_last_evaluations_of_all_devices() {
+        let mut unit = unit("a", 1, &[("accuracy.mean", 0.9)]);
+        unit.last.tiers = vec![TierScores { devices: 4, ..Default::default() }];
+        let line = |round, devices, accuracy| RoundScores {
+            round,
+            tiers: vec![TierScores { devices, ..Default::default() }],
+            accuracy: Distribution { mean: accuracy, ..Default::default() },
+            ..Default::default()
+        };
+        // Round 90 is too early, round 96 has two of four devices, round 101 repeats the end.
+        let lines = [(90, 4, 0.1), (91, 4, 0.7), (96, 2, 0.2), (98, 4, 0.8), (101, 4, 0.9)];
+        unit.rounds = lines.map(|(round, devices, accuracy)| line(round, devices, accuracy)).into();
+        assert!((unit.settled("accuracy.mean").unwrap() - 0.8).abs() < 1e-12);
+        assert_eq!(unit.figure("accuracy.mean"), Some(0.9));
+        // At most five evaluations, the end among them.
+        unit.rounds = (190..=200).map(|round| line(round, 4, f64::from(round) / 1000.0)).collect();
+        let expected = (0.9 + 0.199 + 0.198 + 0.197 + 0.196) / 5.0;
+        assert!((unit.settled("accuracy.mean").unwrap() - expected).abs() < 1e-12);
+        assert_eq!(unit.settled("gaps.max"), None);
     }
 
     #[test]

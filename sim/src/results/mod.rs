@@ -7,7 +7,7 @@
 //! <experiment>/<profile>/<setting>-s<seed>.csv    its rounds, one line each
 //! ```
 //! Results that are kept with the source are one file, `<experiment>.<profile>.jsonl`: the record on
-//! the first line, and one line per unit. Readers accept both forms.
+//! the first line, and one line per unit, in which lists of objects are tables (`pack`). Readers accept all forms.
 //!
 //! Losses are cross-entropies in nats, accuracies are shares in [0, 1], variances have divisor N.
 
@@ -15,6 +15,7 @@ mod check;
 pub(crate) mod figure;
 mod files;
 mod lookup;
+mod pack;
 mod target;
 
 use std::path::{Path, PathBuf};
@@ -22,10 +23,12 @@ use std::path::{Path, PathBuf};
 use common::metrics::Spread;
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use check::{Check, Measure, Take, Want};
+pub use check::{Check, Form, Measure, Take, Want};
 use files::KEPT;
 pub(crate) use files::{RECORD, is_experiment, read, read_all, read_experiment, read_units};
 pub use files::{ResultsError, write};
+pub(crate) use lookup::EVALUATIONS;
+pub(crate) use pack::pack;
 pub use target::{KnobPoint, TargetFigures, TargetResult};
 
 /// Version of these files; units of another version are run again.
@@ -107,6 +110,9 @@ pub struct UnitResult {
     /// Candidates and their validation scores, if parameters were chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choice: Vec<Candidate>,
+    /// The limit of the mean validation loss, if no candidate was within it. Then the one with the lowest mean loss is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_limit: Option<f64>,
     /// Scores by round; kept results have only some of the rounds.
     pub rounds: Vec<RoundScores>,
     /// Scores of all devices after the last round; `final` in files.

@@ -40,6 +40,66 @@ fn names_and_keys_are_checked() {
     assert!(by_name("fedavg", json!({"eta": 0.5, "scaler": true})).unwrap().needs().scaler);
 }
 
+/// Presets, with the parameters that they stand for.
+fn presets() -> [(&'static str, Value, Value); 5] {
+    let fair = json!({"q": 3, "q_m": 0.5, "L": 7});
+    let mut stated = fair.clone();
+    for (key, value) in [("step", "hessian"), ("hessian", "literal"), ("norm", "region")] {
+        stated[key] = value.into();
+    }
+    let fedfb = json!({"alpha": 0.1, "normalize_mu": true, "signal": "cross_entropy"});
+    let all = [
+        ("fairheterofl", fair, stated),
+        ("eagle", json!({"lambda": 2}), json!({"lambda": 2, "norm": "unit"})),
+        ("fedlf", json!({}), json!({"normalize_rows": false})),
+        ("fedfb", json!({"alpha": 0.1}), fedfb),
+        ("fedeba_plus", json!({"tau": 1, "align": "model", "Theta": 30}), json!({"tau": 1})),
+    ];
+    all.map(|(name, mut preset, stated)| {
+        preset["published"] = true.into();
+        (name, preset, stated)
+    })
+}
+
+#[test]
+fn published_presets_are_what_they_say() {
+    for (name, preset, stated) in presets() {
+        let method = |params: &Value| by_name(name, params.clone()).unwrap();
+        assert_eq!(method(&preset).needs(), method(&stated).needs(), "{name}");
+        for seed in 0..20 {
+            let fleet = Fleet::random(seed, 3, true);
+            assert_eq!(fleet.combine(&mut method(&preset)), fleet.combine(&mut method(&stated)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn forms_are_told_apart() {
+    for (name, preset, stated) in presets() {
+        let form = |params: &Value, lr: f64| by_name(name, params.clone()).unwrap().strategy.as_published(lr);
+        assert_eq!((form(&preset, 0.1), form(&stated, 0.1)), (Some(true), Some(true)), "{name}");
+        // Ours is the default, except where only the learning rate differs.
+        assert_eq!(form(&Value::Null, 0.02), Some(false), "{name}");
+    }
+    for (name, params) in [("fedavg", json!({})), ("fairheterofl", json!({"q": 0, "q_m": 0}))] {
+        assert_eq!(by_name(name, params).unwrap().strategy.as_published(0.1), None, "{name}");
+    }
+}
+
+#[test]
+fn published_forms_take_other_steps() {
+    let step =
+        |fleet: &Fleet, name: &str, params: Value| fleet.combine(&mut by_name(name, params).unwrap()).0;
+    for name in ["fairheterofl", "fedlf"] {
+        // A direction may be the same in both forms, for example 0.
+        let differs = |seed: u64| {
+            let fleet = Fleet::random(seed, 2, true);
+            step(&fleet, name, json!({"published": true})) != step(&fleet, name, Value::Null)
+        };
+        assert!((0..50).any(differs), "{name}");
+    }
+}
+
 #[test]
 fn an_empty_round_moves_nothing() {
     each(|name, mut strategy| {

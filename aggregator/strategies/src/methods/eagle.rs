@@ -53,6 +53,8 @@ pub struct EagleParams {
     pub coefficient: f64,
     /// The smallest weight; absent: no bound.
     pub min_weight: Option<f64>,
+    /// As its paper prints it: sets `norm` = unit.
+    pub published: bool,
     /// Smallest and largest factor of the plain weight that the guard allows.
     #[serde(skip)]
     pub factors: Option<(f64, f64)>,
@@ -73,11 +75,23 @@ pub enum EagleNorm {
 
 impl Default for EagleParams {
     fn default() -> Self {
-        Self { lambda: 1.0, norm: EagleNorm::default(), coefficient: 2.0, min_weight: None, factors: None }
+        Self {
+            lambda: 1.0,
+            norm: EagleNorm::default(),
+            coefficient: 2.0,
+            min_weight: None,
+            published: false,
+            factors: None,
+        }
     }
 }
 
 impl EagleParams {
+    /// With the choices of `published`. Ours differs because unit norm divides every learning rate by sqrt(K).
+    fn preset(self) -> Self {
+        if self.published { Self { norm: EagleNorm::Unit, ..self } } else { self }
+    }
+
     /// Weights w of devices with these gaps.
     pub fn weights(&self, gaps: &[f64]) -> Vec<f64> {
         let gaps: Vec<f64> = gaps.iter().map(|gap| gap.clamp(-LARGEST_GAP, LARGEST_GAP)).collect();
@@ -147,13 +161,17 @@ impl Build for Eagle {
         if params.min_weight.is_some_and(|least| !least.is_finite()) {
             return Err("`min_weight` must be a finite number, or absent for no bound".into());
         }
-        Ok(Self { params, ..Self::default() })
+        Ok(Self { params: params.preset(), ..Self::default() })
     }
 }
 
 impl Strategy for Eagle {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn as_published(&self, _lr: f64) -> Option<bool> {
+        Some(self.params.norm == EagleNorm::Unit)
     }
 
     fn uses_loss(&self, _trained: bool) -> bool {

@@ -18,6 +18,9 @@ use crate::{
     strategy::{Knob, Scale},
 };
 
+/// Learning rates of devices in the paper, by data set. Smaller ones are our choice: steps along one fair gradient overshoot.
+pub const PUBLISHED_LRS: [f64; 3] = [0.1, 0.05, 0.01];
+
 /// Parameters of `fedeba`; its variants have the same and more.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

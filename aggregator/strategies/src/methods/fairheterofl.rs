@@ -54,6 +54,9 @@ pub struct FairHeteroFlParams {
     pub step: StepRule,
     /// Default weight of a tier.
     pub group_weight: GroupWeight,
+    /// As its paper prints it: sets `step` = hessian, `hessian` = literal and `norm` = region. L is not printed; choose it on
+    /// validation data.
+    pub published: bool,
     /// `q_m` of tiers in which a fairness target drives it.
     #[serde(skip)]
     pub turned: BTreeMap<Tier, f64>,
@@ -113,12 +116,20 @@ impl Default for FairHeteroFlParams {
             norm: NormScope::default(),
             step: StepRule::default(),
             group_weight: GroupWeight::default(),
+            published: false,
             turned: BTreeMap::new(),
         }
     }
 }
 
 impl FairHeteroFlParams {
+    /// With the choices of `published`. Ours differ because `q - q_m` below 0 is no bound, norms over a region bound less than the
+    /// step needs, and the bound shortens steps until nothing trains.
+    fn preset(self) -> Self {
+        let (step, hessian, norm) = (StepRule::Hessian, Hessian::Literal, NormScope::Region);
+        if self.published { Self { step, hessian, norm, ..self } } else { self }
+    }
+
     /// q_m of a tier; `None` beyond the end of the list.
     fn q_m(&self, tier: Tier) -> Option<f64> {
         self.turned.get(&tier).copied().or_else(|| self.q_m.of(tier))
@@ -152,13 +163,21 @@ impl Build for FairHeteroFl {
         not_negative("q", params.q)?;
         params.q_m.values().iter().try_for_each(|&q_m| not_negative("q_m", q_m).map(drop))?;
         params.l.map(|l| positive("L", l)).transpose()?;
-        Ok(Self { params })
+        Ok(Self { params: params.preset() })
     }
 }
 
 impl Strategy for FairHeteroFl {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    /// With q = q_m = 0 it is HeteroFL.
+    fn as_published(&self, _lr: f64) -> Option<bool> {
+        let FairHeteroFlParams { q, q_m, step, hessian, norm, .. } = &self.params;
+        let fair = *q > 0.0 || q_m.values().iter().any(|&q_m| q_m > 0.0);
+        let printed = (*step, *hessian, *norm) == (StepRule::Hessian, Hessian::Literal, NormScope::Region);
+        fair.then_some(printed)
     }
 
     fn uses_lr(&self) -> bool {

@@ -9,7 +9,7 @@ use common::Tier;
 
 use crate::{
     cohort::Cohort,
-    methods::EbaParams,
+    methods::{EbaParams, PUBLISHED_LRS},
     registry::Build,
     strategy::{Knob, Needs, Strategy, Weights},
 };
@@ -38,6 +38,10 @@ impl Strategy for FedEba {
 
     fn uses_loss(&self, _trained: bool) -> bool {
         false
+    }
+
+    fn as_published(&self, lr: f64) -> Option<bool> {
+        Some(PUBLISHED_LRS.contains(&lr))
     }
 
     fn needs(&self) -> Needs {

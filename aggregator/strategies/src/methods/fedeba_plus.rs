@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cohort::{Cohort, Participant},
     kernel::sum,
-    methods::{Anneal, EbaParams, Prior, softmax::greatest},
+    methods::{Anneal, EbaParams, PUBLISHED_LRS, Prior, softmax::greatest},
     parameter::share,
     registry::Build,
     strategy::{Ask, Exchange, Kind, Mix, Needs, Strategy, TierSums, Weights},
@@ -57,6 +57,8 @@ pub struct FedEbaPlusParams {
     pub theta: f64,
     /// What is aligned with the fair gradient.
     pub align: Align,
+    /// As its paper prints it: sets `align` = gradient and `Theta` = 0. The paper's devices train with `training.lr` = 0.1.
+    pub published: bool,
 }
 
 /// What is aligned with the fair gradient.
@@ -74,7 +76,7 @@ impl Default for FedEbaPlusParams {
     fn default() -> Self {
         let EbaParams { tau, eps_p, anneal, kappa, prior, reweight } = EbaParams::default();
         let align = Align::default();
-        Self { tau, eps_p, anneal, kappa, prior, reweight, alpha: 0.9, theta: 0.0, align }
+        Self { tau, eps_p, anneal, kappa, prior, reweight, alpha: 0.9, theta: 0.0, align, published: false }
     }
 }
 
@@ -94,7 +96,9 @@ impl Build for FedEbaPlus {
     type Params = FedEbaPlusParams;
 
     fn build(params: FedEbaPlusParams) -> Result<Self, String> {
-        let FedEbaPlusParams { tau, eps_p, anneal, kappa, prior, reweight, alpha, theta, align } = params;
+        let FedEbaPlusParams { tau, eps_p, anneal, kappa, prior, reweight, alpha, theta, align, published } =
+            params;
+        let (theta, align) = if published { (0.0, Align::Gradient) } else { (theta, align) };
         let weights = EbaParams { tau, eps_p, anneal, kappa, prior, reweight }.checked()?;
         if !(0.0..=NEVER).contains(&theta) {
             return Err(format!("`Theta` must lie in [0, {NEVER}] degrees, not {theta}"));
@@ -106,6 +110,10 @@ impl Build for FedEbaPlus {
 impl Strategy for FedEbaPlus {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn as_published(&self, lr: f64) -> Option<bool> {
+        Some(PUBLISHED_LRS.contains(&lr) && self.align == Align::Gradient)
     }
 
     fn uses_loss(&self, trained: bool) -> bool {

@@ -79,6 +79,10 @@ impl Strategy for FedFb {
         Self::NAME
     }
 
+    fn as_published(&self, _lr: f64) -> Option<bool> {
+        Some(self.params.is_published())
+    }
+
     fn uses_loss(&self, _trained: bool) -> bool {
         !self.needs().groups
     }

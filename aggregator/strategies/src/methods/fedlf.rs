@@ -49,11 +49,21 @@ pub struct FedLfParams {
     pub history_cap: Option<usize>,
     /// A direction shorter than this, relative to the longest row, is 0.
     pub ztol: f64,
+    /// As its paper prints it: sets `normalize_rows` = false.
+    pub published: bool,
 }
 
 impl Default for FedLfParams {
     fn default() -> Self {
-        Self { normalize_rows: true, history: true, history_cap: None, ztol: 1e-6 }
+        Self { normalize_rows: true, history: true, history_cap: None, ztol: 1e-6, published: false }
+    }
+}
+
+impl FedLfParams {
+    /// With the choices of `published`. Ours differs because the row of the fairness gradient grows without limit as losses become
+    /// equal, and then the direction follows it alone.
+    fn preset(self) -> Self {
+        Self { normalize_rows: self.normalize_rows && !self.published, ..self }
     }
 }
 
@@ -85,7 +95,7 @@ impl Build for FedLf {
         if params.ztol >= 1.0 {
             return Err(format!("`ztol` must be below 1, not {}: nothing would ever move", params.ztol));
         }
-        Ok(Self { params, seen: SeenClients::default() })
+        Ok(Self { params: params.preset(), seen: SeenClients::default() })
     }
 }
 
@@ -97,6 +107,10 @@ impl Strategy for FedLf {
     fn needs(&self) -> Needs {
         let history = if self.params.history { self.params.history_cap.unwrap_or(usize::MAX) } else { 0 };
         Needs { history, ..Needs::default() }
+    }
+
+    fn as_published(&self, _lr: f64) -> Option<bool> {
+        Some(!self.params.normalize_rows)
     }
 
     fn scope(&self) -> Option<Scope> {

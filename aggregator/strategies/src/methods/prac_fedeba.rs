@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cohort::Cohort,
-    methods::{Anneal, EbaParams, Prior},
+    methods::{Anneal, EbaParams, PUBLISHED_LRS, Prior},
     parameter::share,
     registry::Build,
     strategy::{Knob, Needs, Strategy, Weights},
@@ -70,6 +70,10 @@ impl Build for PracFedEba {
 impl Strategy for PracFedEba {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn as_published(&self, lr: f64) -> Option<bool> {
+        Some(PUBLISHED_LRS.contains(&lr))
     }
 
     fn needs(&self) -> Needs {

@@ -10,6 +10,7 @@ use crate::{
     claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence},
     experiment::{Price, data_of, prices, rounds_of},
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
+    statistics::Interval,
 };
 use plots::lorenz::gini;
 
@@ -96,10 +97,16 @@ pub struct SettingDigest {
     pub data: String,
     pub seeds: Vec<u64>,
     pub missing: Vec<u64>,
+    /// Seeds in which no candidate of `choose` was within the limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over_limit: Vec<u64>,
     /// Seeds whose run diverged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diverged: Vec<u64>,
     pub figures: BTreeMap<&'static str, Spread>,
+    /// 95 % intervals of the means, of two or more runs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub intervals: BTreeMap<&'static str, Interval>,
     /// Gini index of the devices' accuracies.
     pub gini: Option<Spread>,
     pub tiers: Vec<TierDigest>,
@@ -133,10 +140,10 @@ impl Digest {
             source.claims.retain(|claim| claim.verdict != ClaimVerdict::NotRun);
             (!source.claims.is_empty()).then_some(source)
         };
-        Self {
-            sources: SourceDigest::all(evidence).into_iter().filter_map(run).collect(),
-            experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
-        }
+        let sources = SourceDigest::all(evidence);
+        let claims: Vec<Assessment> = sources.iter().flat_map(|source| source.claims.clone()).collect();
+        let experiments = evidence.experiments.iter().map(|results| ExperimentDigest::new(results, &claims));
+        Self { experiments: experiments.collect(), sources: sources.into_iter().filter_map(run).collect() }
     }
 }
 
@@ -153,7 +160,7 @@ impl SourceDigest {
 }
 
 impl ExperimentDigest {
-    pub fn new(results: &ExperimentResults) -> Self {
+    pub fn new(results: &ExperimentResults, claims: &[Assessment]) -> Self {
         let record = &results.record;
         let data = data_of(record);
         let settings: Vec<SettingDigest> = record
@@ -178,7 +185,7 @@ impl ExperimentDigest {
             notes: record.notes.clone(),
             // The final scores of a run have the number of the round that would follow.
             rounds: rounds_of(record).map_or(seen, |stated| stated.min(seen)),
-            checks: claims::outcomes_of(results),
+            checks: claims::outcomes_of(results, claims),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,
             prices: prices(record, &results.units),
@@ -232,6 +239,7 @@ impl SettingDigest {
         let accuracies =
             |unit: &UnitResult| unit.last.devices.iter().map(|device| device.accuracy).collect::<Vec<_>>();
         let ginis: Vec<f64> = units.iter().filter_map(|unit| gini(&accuracies(unit))).collect();
+        let figures: BTreeMap<&str, Spread> = FIGURES.iter().filter_map(spread).collect();
         let first = units.first().map_or(&[][..], |unit| &unit.last.devices);
         Self {
             id: setting.id.clone(),
@@ -243,7 +251,16 @@ impl SettingDigest {
             seeds: units.iter().map(|unit| unit.unit.seed).collect(),
             diverged: units.iter().filter(|unit| unit.diverged()).map(|unit| unit.unit.seed).collect(),
             missing: results.missing(setting),
-            figures: FIGURES.iter().filter_map(spread).collect(),
+            over_limit: units
+                .iter()
+                .filter(|unit| unit.over_limit.is_some())
+                .map(|unit| unit.unit.seed)
+                .collect(),
+            intervals: figures
+                .iter()
+                .filter_map(|(name, spread)| Some((*name, Interval::of(spread)?)))
+                .collect(),
+            figures,
             gini: (!ginis.is_empty()).then(|| Spread::of(&ginis)),
             tiers: tiers(&units),
             curve: curve::curve(&units),

@@ -13,9 +13,12 @@ pub fn markdown(digest: &Digest) -> String {
 }
 
 fn write_all(out: &mut String, digest: &Digest) -> fmt::Result {
-    writeln!(out, "# Experiments\n\n± is the standard deviation over seeds (divisor runs − 1).\n")?;
+    writeln!(
+        out,
+        "# Experiments\n\n± is the standard deviation over seeds (divisor runs − 1), [..] a 95 % interval of the mean.\n"
+    )?;
     if !digest.sources.is_empty() {
-        writeln!(out, "| claim | | direction |\n|---|---|---|")?;
+        writeln!(out, "| claim | | verdict |\n|---|---|---|")?;
     }
     for claim in digest.sources.iter().flat_map(|source| &source.claims) {
         writeln!(out, "| {} | {} | {} |", claim.id, claim.text, claim.verdict.word())?;
@@ -38,13 +41,13 @@ fn write_experiment(out: &mut String, experiment: &ExperimentDigest) -> fmt::Res
         writeln!(out, "- diverged: {line}")?;
     }
     if !experiment.checks.is_empty() {
-        writeln!(out, "\n| check | published | ours | direction | ratio |\n|---|---|---|---|---|")?;
+        writeln!(out, "\n| check | published | ours | verdict | ratio |\n|---|---|---|---|---|")?;
         for row in &experiment.checks {
             let ratio = row.finding.ratio.map_or("–".into(), |ratio| format!("{ratio:.2}"));
-            let direction = row.finding.verdict.word();
+            let verdict = cell(&row.finding.words());
             writeln!(
                 out,
-                "| {} | {} | {} | {direction} | {ratio} |",
+                "| {} | {} | {} | {verdict} | {ratio} |",
                 cell(&row.what),
                 cell(&row.published),
                 row.ours

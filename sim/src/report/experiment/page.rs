@@ -51,8 +51,8 @@ fn header(digest: &Digest) -> Element {
         .with(el("h1").text("Experiments"))
         .with(el("p").class("lead").text(lead))
         .with(el("p").class("soft").text(format_args!(
-            "± is the standard deviation over seeds (divisor runs − 1). Losses in nats; variances over devices have \
-             divisor N, those of accuracy in percent squared.{ratio}",
+            "± is the standard deviation over seeds (divisor runs − 1), [..] a 95 % interval of the mean. Losses in nats; \
+             variances over devices have divisor N, those of accuracy in percent squared.{ratio}",
         )))
 }
 
@@ -74,14 +74,19 @@ fn cards(digest: &Digest) -> Element {
     let claims = [
         card(
             "Claims reached",
-            count(ClaimVerdict::Reached).to_string(),
+            (count(ClaimVerdict::Reached) + count(ClaimVerdict::ByVariant)).to_string(),
             "good",
-            format!("of {} that were run", all.len()),
+            format!("of {} that were run, {} by our variant", all.len(), count(ClaimVerdict::ByVariant)),
         ),
         card(
-            "In part, or not",
-            format!("{} / {}", count(ClaimVerdict::InPart), count(ClaimVerdict::Missed)),
-            if count(ClaimVerdict::Missed) > 0 { "bad" } else { "" },
+            "In part / contradicted / undecided",
+            format!(
+                "{} / {} / {}",
+                count(ClaimVerdict::InPart),
+                count(ClaimVerdict::Contradicted),
+                count(ClaimVerdict::Undecided)
+            ),
+            if count(ClaimVerdict::Contradicted) > 0 { "bad" } else { "" },
             "of the same".into(),
         ),
     ];
@@ -205,7 +210,7 @@ fn diverged(experiment: &ExperimentDigest) -> Option<Element> {
             .class("note")
             .set("role", "note")
             .with(el("strong").text(
-                "Runs diverged: their loss is not finite, or more than ten times that of the start, or no update was finite. Plots have the \
+                "Runs diverged: their loss is not finite, or more than twice that of the start, or no update was finite. Plots have the \
                  scale of the others. Lower training.lr, or scale the inputs.",
             ))
             .with(el("ul").all(diverged.iter().map(|line| el("li").text(line))))

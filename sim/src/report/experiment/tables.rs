@@ -4,9 +4,10 @@ use common::metrics::Spread;
 
 use super::digest::{Digest, ExperimentDigest, SettingDigest, TierDigest};
 use crate::{
-    claims::{CheckOutcome, ClaimVerdict},
+    claims::{CheckOutcome, ClaimVerdict, Finding},
     experiment::{Price, PriceLine},
     results::figure,
+    statistics::Interval,
 };
 use plots::{
     markup::{Element, el},
@@ -28,10 +29,10 @@ fn head(names: &[&str]) -> Element {
 
 pub fn badge(verdict: ClaimVerdict) -> Element {
     let (class, sign) = match verdict {
-        ClaimVerdict::Reached => ("good", "✓ "),
+        ClaimVerdict::Reached | ClaimVerdict::ByVariant => ("good", "✓ "),
         ClaimVerdict::InPart => ("part", "◐ "),
-        ClaimVerdict::Missed => ("bad", "✗ "),
-        ClaimVerdict::NotRun => ("soft", ""),
+        ClaimVerdict::Contradicted => ("bad", "✗ "),
+        ClaimVerdict::Undecided | ClaimVerdict::NotRun | ClaimVerdict::ByConstruction => ("soft", ""),
     };
     el("span").class(format_args!("badge {class}")).text(format_args!("{sign}{}", verdict.word()))
 }
@@ -40,13 +41,13 @@ pub fn badge(verdict: ClaimVerdict) -> Element {
 pub fn claims(digest: &Digest) -> Element {
     let body = |source: &super::SourceDigest| {
         let row = |claim: &crate::claims::Assessment| {
-            let count = |verdict| claim.rows.iter().filter(|row| row.finding.verdict == verdict).count();
-            let (reached, open) = (count(ClaimVerdict::Reached), count(ClaimVerdict::NotRun));
+            let verdicts = || claim.rows.iter().map(|row| row.finding.verdict);
+            let reached = verdicts().filter(|verdict| verdict.is_reached()).count();
             el("tr")
                 .with(el("th").set("scope", "row").text(claim.id))
                 .with(el("td").class("words").text(claim.text))
                 .with(el("td").with(badge(claim.verdict)))
-                .with(el("td").text(match claim.rows.len() - open {
+                .with(el("td").text(match verdicts().filter(|verdict| verdict.counts()).count() {
                     0 => "–".into(),
                     run => format!("{reached} of {run}"),
                 }))
@@ -56,9 +57,15 @@ pub fn claims(digest: &Digest) -> Element {
     };
     let table = el("table")
         .class("claims")
-        .with(head(&["Claim", "", "Direction", "Checks"]))
+        .with(head(&["Claim", "", "Verdict", "Checks reached"]))
         .all(digest.sources.iter().map(body));
     scroll("Claims", table)
+}
+
+/// The compared figures, and why they decide nothing.
+fn explained(finding: &Finding) -> String {
+    let parts = finding.show_parts();
+    finding.unfit.as_ref().map_or(parts.clone(), |why| format!("{parts}; {why}"))
 }
 
 /// Published values compared with ours; `None` if an experiment has no checks.
@@ -76,10 +83,11 @@ pub fn checks(experiment: &ExperimentDigest) -> Option<Element> {
             .with(el("td").text(&row.published))
             .with(ours)
             .with(el("td").with(badge(finding.verdict)))
+            .with(el("td").text(finding.seeds))
             .with(el("td").text(ratio))
-            .with(el("td").class("words soft").text(finding.show_parts()))
+            .with(el("td").class("words soft").text(explained(finding)))
     };
-    let names = ["Check", "Published", "Ours", "Direction", "Ratio", "Mean ± std over seeds"];
+    let names = ["Check", "Published", "Ours [95 %]", "Verdict", "Seeds", "Ratio", "Mean ± std over seeds"];
     let table = el("table").with(head(&names)).with(el("tbody").all(experiment.checks.iter().map(row)));
     (!experiment.checks.is_empty()).then(|| scroll("Paper against ours", table))
 }
@@ -93,6 +101,13 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
         let cells = experiment.figures.iter().map(|name| match setting.figure(name) {
             Some(spread) => {
                 let cell = el("td").set("data-value", spread.mean).text(figure::show_spread(name, spread));
+                let cell = match setting.intervals.get(name) {
+                    Some(Interval { low, high }) => {
+                        let ends = [*low, *high].map(|end| figure::show(name, end)).join(", ");
+                        cell.set("title", format_args!("95 %: [{ends}]"))
+                    }
+                    None => cell,
+                };
                 let best =
                     experiment.scales(setting) && best(experiment, &setting.data, name) == Some(spread.mean);
                 if best { cell.class("best") } else { cell }

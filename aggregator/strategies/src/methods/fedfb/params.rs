@@ -46,6 +46,8 @@ pub struct FedFbParams {
     pub clip_l1: f64,
     /// The model whose losses are used for a step.
     pub losses: LossTime,
+    /// As its paper prints it: sets `normalize_mu` = true and `signal` = cross_entropy.
+    pub published: bool,
 }
 
 /// The names of [`Signal`], for documentation.
@@ -109,11 +111,27 @@ impl Default for FedFbParams {
             eps: None,
             clip_l1: 1.0,
             losses: LossTime::default(),
+            published: false,
         }
     }
 }
 
 impl FedFbParams {
+    /// With the choices of `published`. Ours differ because steps of one length do not settle in a few rounds, and equal
+    /// cross-entropies are not equal rates.
+    fn preset(self) -> Self {
+        if self.published {
+            Self { normalize_mu: true, signal: Some(Signal::CrossEntropy), ..self }
+        } else {
+            self
+        }
+    }
+
+    /// As the paper prints it.
+    pub(super) fn is_published(&self) -> bool {
+        self.normalize_mu && self.signal() == Signal::CrossEntropy
+    }
+
     pub(super) fn checked(self) -> Result<Self, String> {
         not_negative("alpha", self.alpha)?;
         positive("clip_l1", self.clip_l1)?;
@@ -141,7 +159,7 @@ impl FedFbParams {
                     .into(),
             );
         }
-        Ok(self)
+        Ok(self.preset())
     }
 
     /// The notion among groups; `None`: among devices.

@@ -25,7 +25,7 @@ mod binary;
 mod cell;
 mod check;
 mod header;
-mod nearest;
+pub mod nearest;
 mod propose;
 mod read;
 mod survey;

@@ -1,7 +1,7 @@
 //! The known word that a mistyped one is closest to.
 
 /// The closest of `known` by edit distance, if it is close enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words are not typing mistakes, and would take long.
     let word: Vec<char> = word.to_lowercase().chars().take(65).collect();
     if word.len() > 64 {
@@ -31,7 +31,7 @@ fn distance(one: &[char], other: &[char]) -> usize {
 }
 
 /// ``; did you mean `word`?``, or nothing.
-pub(super) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
 }
 
