@@ -28,7 +28,7 @@ use crate::{
 
 /// Longest packet with its checksum.
 const ROOM: usize = MAX_PACKET + 4;
-/// Pause of a refused device before it hails again, and timeout for the next piece of samples.
+/// Longest pause of a refused device before it hails again, and timeout for the next piece of samples.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -46,6 +46,9 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     pause: Duration,
     /// A refusal has delayed the next HAIL.
     put_off: bool,
+    /// The aggregator has refused the device since it last joined, or the device the aggregator. Each session is a try, and the
+    /// pause between tries doubles.
+    shut_out: bool,
     asked: bool,
     status: Status,
     intake: Intake,
@@ -95,6 +98,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             hail_at: Some(Instant::ZERO),
             pause: limits.timeout,
             put_off: false,
+            shut_out: false,
             asked: false,
             status,
             intake: Intake::default(),
@@ -138,7 +142,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 Some(Ok(packet)) => match self.initiator.handle(packet) {
                     InitiatorEvent::Nothing => {}
                     InitiatorEvent::Connected => {
-                        (self.hail_at, self.pause) = (None, self.limits.timeout);
+                        self.hail_at = None;
                         self.session.handle_connected(self.limits, Versions::OURS, now);
                     }
                     InitiatorEvent::Provisioning => {
@@ -146,7 +150,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                         self.intake.open(room);
                     }
                     InitiatorEvent::Lost => {
-                        (self.hail_at, self.pause) = (Some(now), self.limits.timeout);
+                        self.hail_at = Some(if self.shut_out { now + self.pause } else { now });
                         self.session.handle_disconnected();
                     }
                     InitiatorEvent::Frame(frame) => {
@@ -190,6 +194,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
     #[inline(never)]
     fn replace_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
+        self.welcome();
         self.session.replace_data(data);
     }
 
@@ -226,7 +231,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         if self.hail_at.is_some_and(|at| now >= at) {
             self.put_off = false;
             self.hail_at = Some(now + self.pause);
-            self.pause = self.pause.doubled(LONGEST_PAUSE);
+            self.pause = self.pause.doubled(if self.shut_out { RETRY_AFTER } else { LONGEST_PAUSE });
             return Some(self.initiator.hail(&mut self.packet));
         }
         if !self.initiator.is_open() {
@@ -262,8 +267,16 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         outcome
     }
 
+    /// Refusals so far do not matter any more.
+    fn welcome(&mut self) {
+        (self.shut_out, self.pause, self.status.refused) = (false, self.limits.timeout, None);
+    }
+
     fn note_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
+            if matches!(event, Event::Joined { .. }) {
+                self.welcome();
+            }
             let status = &mut self.status;
             match event {
                 Event::Joined { tier, .. } => status.tier = Some(tier),
@@ -271,7 +284,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 Event::Answered { refused: None, .. } => status.accepted = status.accepted.saturating_add(1),
                 Event::Answered { refused, .. } => status.refused = refused,
                 Event::Failed { code, .. } => status.refused = Some(code),
-                Event::Refused(refusal) => status.refused = Some(refusal.code),
+                Event::Refused(refusal) => (self.shut_out, status.refused) = (true, Some(refusal.code)),
                 Event::Finished { .. } => {}
             }
         }
