@@ -112,20 +112,20 @@ impl Backend<f32> for Fpu {
 }
 
 impl TileKernel<f32> for Fpu {
-    type Walk = Walk;
+    type Walk = CheckedWalk;
 
-    fn walk(&self, nest: &Nest) -> Walk {
-        Walk::new(nest)
+    fn walk(&self, nest: &Nest) -> CheckedWalk {
+        CheckedWalk::new(nest)
     }
 
     fn tile(
         &mut self,
-        walk: &mut Walk,
+        CheckedWalk { walk, a_reach, b_reach }: &mut CheckedWalk,
         (a, a_at): (&[f32], &[usize; SIDE]),
         (b, b_at): (&[f32], &[usize; SIDE]),
         sums: &mut [[f32; SIDE]; SIDE],
     ) {
-        if begin(&mut walk.a, walk.a_reach, a, a_at) && begin(&mut walk.b, walk.b_reach, b, b_at) {
+        if begin(&mut walk.a, *a_reach, a, a_at) && begin(&mut walk.b, *b_reach, b, b_at) {
             // SAFETY: `begin` has checked all operands, and `sums` holds 16 numbers.
             unsafe { fairtier_conv_tile(walk, sums.as_mut_ptr().cast()) };
         }
@@ -133,12 +133,12 @@ impl TileKernel<f32> for Fpu {
 
     fn strip(
         &mut self,
-        walk: &mut Walk,
+        CheckedWalk { walk, a_reach, b_reach }: &mut CheckedWalk,
         (a, a_at): (&[f32], &[usize; SIDE]),
         (b, b_at): (&[f32], usize),
         sums: &mut [f32; SIDE],
     ) {
-        if begin(&mut walk.a, walk.a_reach, a, a_at) && begin(&mut walk.b[..1], walk.b_reach, b, &[b_at]) {
+        if begin(&mut walk.a, *a_reach, a, a_at) && begin(&mut walk.b[..1], *b_reach, b, &[b_at]) {
             // SAFETY: `begin` has checked the operands that a strip reads, and `sums` holds 4 numbers.
             unsafe { fairtier_conv_strip(walk, sums.as_mut_ptr()) };
         }
@@ -148,7 +148,7 @@ impl TileKernel<f32> for Fpu {
 /// Arguments of the assembler for the tiles or strips of a convolution. Distances are in bytes.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Walk {
+struct Walk {
     a: [*const f32; SIDE],
     b: [*const f32; SIDE],
     a_step: isize,
@@ -162,9 +162,23 @@ pub struct Walk {
     a_plane: isize,
     b_plane: isize,
     planes: usize,
-    /// Numbers below and above the first one of an operand that are read; `None` if there is nothing to read.
-    a_reach: Option<(usize, usize)>,
-    b_reach: Option<(usize, usize)>,
+}
+
+/// Numbers below and above the first one of an operand that are read; `None` if there is nothing to read.
+type Reach = Option<(usize, usize)>;
+
+/// A [`Walk`], and how far its operands reach.
+#[derive(Debug)]
+pub struct CheckedWalk {
+    walk: Walk,
+    a_reach: Reach,
+    b_reach: Reach,
+}
+
+impl CheckedWalk {
+    fn new(nest: &Nest) -> Self {
+        Self { walk: Walk::new(nest), a_reach: nest.reach(nest.a), b_reach: nest.reach(nest.b) }
+    }
 }
 
 impl Walk {
@@ -183,14 +197,12 @@ impl Walk {
             a_plane: gap(a[0], lines, a[1]),
             b_plane: gap(b[0], lines, b[1]),
             planes,
-            a_reach: nest.reach(a),
-            b_reach: nest.reach(b),
         }
     }
 }
 
 /// Sets where operands begin. False if one of them reaches outside its slice, which would be a bug of the trainer.
-fn begin(places: &mut [*const f32], reach: Option<(usize, usize)>, data: &[f32], at: &[usize]) -> bool {
+fn begin(places: &mut [*const f32], reach: Reach, data: &[f32], at: &[usize]) -> bool {
     let Some((below, above)) = reach else { return false };
     places.iter_mut().zip(at).all(|(place, &at)| {
         *place = data.as_ptr().wrapping_add(at);

@@ -203,8 +203,8 @@ impl Footprint {
             );
         }
         if !text.is_empty() {
-            text += "convolution: instructions per multiply-accumulate of 8 -> 16 channels, 3x3, padded,\n\
-                     14x14 pixels. motion-cnn step: instructions of one SGD step, batch 2.\n";
+            text += "convolution: instructions per multiply-accumulate of 8 -> 16 channels, 3x3, on\n\
+                     14x14 padded pixels. motion-cnn step: instructions of one SGD step, batch 2.\n";
         }
         text
     }
@@ -355,6 +355,9 @@ mod tests {
             "{table}"
         );
         assert!(table.contains("mps2-an386-cnn Cortex-M4F     332.00       369.00        317.00"), "{table}");
-        assert!(table.ends_with("images: rustc 1.95.0 (59807616e 2026-04-14), core built for size\n"), "{table}");
+        assert!(
+            table.ends_with("images: rustc 1.95.0 (59807616e 2026-04-14), core built for size\n"),
+            "{table}"
+        );
     }
 }

@@ -28,9 +28,12 @@ use crate::{
 
 /// Longest packet with its checksum.
 const ROOM: usize = MAX_PACKET + 4;
-/// Longest pause of a refused device before it hails again, and timeout for the next piece of samples.
+/// Pause after a refusal that is not authenticated, and timeout for the next piece of samples.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Milliseconds before a refused device hails again, for each refusal, of which this many count.
+const REFUSED_PAUSE: u32 = 4000;
+const MOST_REFUSALS: u8 = 5;
 
 /// A board on a serial line; see the module for how to drive it. `SEND` is the size of the longest packet it sends: a chunk
 /// and 43 bytes around it, and at least 264.
@@ -46,9 +49,8 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     pause: Duration,
     /// A refusal has delayed the next HAIL.
     put_off: bool,
-    /// The aggregator has refused the device since it last joined, or the device the aggregator. Each session is a try, and the
-    /// pause between tries doubles.
-    shut_out: bool,
+    /// Refusals since it joined, at most five: it waits longer after each before it tries to join again.
+    refusals: u8,
     asked: bool,
     status: Status,
     intake: Intake,
@@ -98,7 +100,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             hail_at: Some(Instant::ZERO),
             pause: limits.timeout,
             put_off: false,
-            shut_out: false,
+            refusals: 0,
             asked: false,
             status,
             intake: Intake::default(),
@@ -142,7 +144,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 Some(Ok(packet)) => match self.initiator.handle(packet) {
                     InitiatorEvent::Nothing => {}
                     InitiatorEvent::Connected => {
-                        self.hail_at = None;
+                        (self.hail_at, self.pause) = (None, self.limits.timeout);
                         self.session.handle_connected(self.limits, Versions::OURS, now);
                     }
                     InitiatorEvent::Provisioning => {
@@ -150,7 +152,8 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                         self.intake.open(room);
                     }
                     InitiatorEvent::Lost => {
-                        self.hail_at = Some(if self.shut_out { now + self.pause } else { now });
+                        let wait = Duration::from_millis((u32::from(self.refusals) * REFUSED_PAUSE).into());
+                        (self.hail_at, self.pause) = (Some(now + wait), self.limits.timeout);
                         self.session.handle_disconnected();
                     }
                     InitiatorEvent::Frame(frame) => {
@@ -194,7 +197,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
     #[inline(never)]
     fn replace_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
-        self.welcome();
+        self.refusals = 0;
         self.session.replace_data(data);
     }
 
@@ -231,7 +234,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         if self.hail_at.is_some_and(|at| now >= at) {
             self.put_off = false;
             self.hail_at = Some(now + self.pause);
-            self.pause = self.pause.doubled(if self.shut_out { RETRY_AFTER } else { LONGEST_PAUSE });
+            self.pause = self.pause.doubled(LONGEST_PAUSE);
             return Some(self.initiator.hail(&mut self.packet));
         }
         if !self.initiator.is_open() {
@@ -267,24 +270,21 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         outcome
     }
 
-    /// Refusals so far do not matter any more.
-    fn welcome(&mut self) {
-        (self.shut_out, self.pause, self.status.refused) = (false, self.limits.timeout, None);
-    }
-
     fn note_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
-            if matches!(event, Event::Joined { .. }) {
-                self.welcome();
-            }
             let status = &mut self.status;
             match event {
-                Event::Joined { tier, .. } => status.tier = Some(tier),
+                Event::Joined { tier, .. } => {
+                    (self.refusals, status.tier, status.refused) = (0, Some(tier), None);
+                }
                 Event::Assigned { round } => (status.round, status.batches) = (round, 0),
                 Event::Answered { refused: None, .. } => status.accepted = status.accepted.saturating_add(1),
                 Event::Answered { refused, .. } => status.refused = refused,
                 Event::Failed { code, .. } => status.refused = Some(code),
-                Event::Refused(refusal) => (self.shut_out, status.refused) = (true, Some(refusal.code)),
+                Event::Refused(refusal) => {
+                    self.refusals = MOST_REFUSALS.min(self.refusals + 1);
+                    status.refused = Some(refusal.code);
+                }
                 Event::Finished { .. } => {}
             }
         }

@@ -118,8 +118,7 @@ impl Coordinator {
         }
         let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
         let before = self.fleet.get(device).and_then(|device| device.conn);
-        let admitted =
-            self.fleet.admit(hello, version, conn, &self.model.plans, self.settings.needs, allowed)?;
+        let admitted = self.fleet.admit(hello, version, conn, &self.model, self.settings.needs, allowed)?;
         self.note_heard(device, now);
         if let Some(earlier) = before.filter(|before| *before != conn) {
             self.actions.push_back(Action::Displace(earlier));
@@ -132,7 +131,7 @@ impl Coordinator {
         }
         if let Some(tier) = self.tier(device) {
             self.resign_other_tier(device, tier, now);
-            let plan = self.model.plans[tier.index()].info;
+            let plan = self.plan(device, tier).info;
             self.say(device, ToDevice::Welcome(Welcome { run: self.run, tier, plan }));
         }
         Ok(())
@@ -153,7 +152,7 @@ impl Coordinator {
 
     fn answer_plan(&mut self, device: &DeviceId, node: u16, step: u16) {
         let Some(tier) = self.tier(device) else { return };
-        let plan = &self.model.plans[tier.index()];
+        let plan = self.plan(device, tier);
         let nodes = plan.nodes.iter().skip(usize::from(node)).take(PLAN_PART);
         let steps = plan.schedule.iter().skip(usize::from(step)).take(PLAN_STEPS);
         let (nodes, steps) = (nodes.copied().collect(), steps.copied().collect());

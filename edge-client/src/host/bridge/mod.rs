@@ -320,7 +320,8 @@ pub fn report(line: &str, status: &Status) {
     let board = printable(board);
     let link = match (open, status.refused) {
         (false, Some(Code::UnknownDevice)) => {
-            "not connected: the gateway does not know this board's key; enrol it and flash its new identity".into()
+            "not connected: the gateway does not know this board's key; enrol it and flash its new identity"
+                .into()
         }
         (true, None) => "connected".into(),
         (false, None) => "not connected".into(),

@@ -209,7 +209,8 @@ fn a_refused_board_tries_less_and_less_often_and_says_why() {
         bench.hear(&[STRANGER]);
     }
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.is_sorted() && pauses[0] >= 3000 && pauses[4..].iter().all(|&pause| pause == 20_000), "{pauses:?}");
+    assert!(pauses.is_sorted() && pauses[0] >= 4000, "{pauses:?}");
+    assert!(pauses[4..].iter().all(|&pause| pause == 20_000), "{pauses:?}");
     // With other samples it tries at once.
     let (hail, mut holder) = (bench.hail(20_000), Responder::for_samples());
     bench.challenge(&mut holder, hail);
@@ -219,7 +220,6 @@ fn a_refused_board_tries_less_and_less_often_and_says_why() {
     bench.hear(&sealed);
     bench.hear(&[STRANGER]);
     bench.hail(0);
-    assert_eq!(bench.board.status().refused, None);
 }
 
 #[test]

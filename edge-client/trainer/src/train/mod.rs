@@ -23,7 +23,6 @@ mod op;
 mod optimizer;
 mod part;
 mod portable;
-pub mod tiles;
 #[cfg(test)]
 #[cfg(feature = "host")]
 #[path = "../../tests/support/plan.rs"]
@@ -31,6 +30,7 @@ mod test_plan;
 #[cfg(test)]
 #[cfg(feature = "host")]
 mod tests;
+pub mod tiles;
 mod trainer;
 
 pub use backend::{Backend, GemmWrite, MatrixView, MatrixViewMut};

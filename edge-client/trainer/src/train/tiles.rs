@@ -196,7 +196,8 @@ pub fn forward<T: Float>(
     let (area, out_area, taps) = (shape.area(), shape.out_area(), shape.taps());
     let [kernel_height, kernel_width] = shape.kernel;
     for number in 0..samples * shape.groups {
-        let (x, w) = (tail(x, number * shape.inputs * area), tail(w, number % shape.groups * shape.outputs * taps));
+        let (x, w) =
+            (tail(x, number * shape.inputs * area), tail(w, number % shape.groups * shape.outputs * taps));
         let y = tail_mut(y, number * shape.outputs * out_area);
         let mut ox = 0;
         while ox < shape.out[1] {

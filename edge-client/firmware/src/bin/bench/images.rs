@@ -7,7 +7,8 @@ use client::train::{
 };
 use common::{
     plan::{
-        Activation, Conv, Grad, Loss, Node, Op, Operand, PlanInfo, PlanStore, Pool, PoolKind, Segments, Window,
+        Activation, Conv, Grad, Loss, Node, Op, Operand, PlanInfo, PlanStore, Pool, PoolKind, Segments,
+        Window,
     },
     rng::Rng,
     wire::Crc32,
@@ -135,7 +136,15 @@ fn motion() -> Result<PlanStore<12>, TrainError> {
         (dense, means, onto(even), logits, logits),
     ] {
         let input = Operand { at, grad };
-        store.push(Node { op, input, second: None, output, output_grad: Some(output_grad), keep: None, scratch: None });
+        store.push(Node {
+            op,
+            input,
+            second: None,
+            output,
+            output_grad: Some(output_grad),
+            keep: None,
+            scratch: None,
+        });
     }
     Ok(store)
 }

@@ -294,6 +294,8 @@ proptest! {
         pad in prop::array::uniform4(0u16..4),
         seed: u64,
     ) {
+        // `Plan::check` refuses more padding than the kernel reaches.
+        let pad = std::array::from_fn(|side| pad[side].min(kernel[side % 2] - 1));
         let window = Window { height, width, kernel, stride, pad };
         prop_assume!(window.output_area() > 0);
         let conv = Conv { inputs: groups * inputs, outputs: groups * outputs, groups, window, weight: 0, bias: None };
