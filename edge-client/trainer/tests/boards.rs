@@ -1,7 +1,6 @@
 //! The convolutions that the benchmark of boards computes, on a host: `fairtier board figures` on an emulated Cortex-M4F prints
 //! the same bits.
 #![cfg(feature = "host")]
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 // The benchmark names the crate that re-exports this one.
 extern crate fairtier_trainer as client;
