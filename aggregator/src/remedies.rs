@@ -111,8 +111,8 @@ const REMEDIES: &[(Code, &str)] = &[
     ),
     (
         Code::DoesNotFit,
-        "Raise `--ram` or `--flash` if the device has more. Otherwise add a narrower tier to `model.tiers`, lower `training.batch`, or \
-         train the last layers only with `last`. `fairtier model plan` prints the need of a tier to the byte.",
+        "Raise `--ram` or `--flash` if the device has more. Otherwise add a narrower tier to `model.tiers`, or train the last \
+         layers only with `last`. `fairtier model plan --ram` prints the need of a tier to the byte.",
     ),
     (
         Code::WrongData,

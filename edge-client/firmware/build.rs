@@ -1,6 +1,6 @@
 //! Reads the board's description and writes its constants for the compiler and its memory map for the linker.
 
-use std::{env, fmt::Write, fs, path::PathBuf};
+use std::{env, fmt::Write, fs, path::PathBuf, process::Command};
 
 use serde::Deserialize;
 
@@ -75,8 +75,19 @@ fn main() {
     println!("cargo::rustc-link-search={}", out.display());
     println!("cargo::rustc-cfg=uart=\"{}\"", uart.kind);
 
+    // `scripts/firmware` says where the core library comes from.
+    println!("cargo::rerun-if-env-changed=FAIRTIER_CORE");
+    let compiler = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"))
+        .arg("--version")
+        .output()
+        .expect("the compiler prints its version");
+    let compiler = String::from_utf8_lossy(&compiler.stdout);
+    let core = env::var("FAIRTIER_CORE").unwrap_or_else(|_| "core of unknown origin".into());
+    let toolchain = format!("{}, {core}", compiler.trim());
+
     let constants = format!(
         "pub const NAME: &str = {name:?};\n\
+         pub const TOOLCHAIN: &str = {toolchain:?};\n\
          pub const IDENTITY: usize = {:#x};\n\
          pub const SHARD: usize = {:#x};\n\
          pub const UART: usize = {:#x};\n\

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use aggregator::config::Config;
-use client::host::{
-    board::{Arithmetic, Board},
-    footprint::{Footprint, ImageSize},
+use client::{
+    host::{
+        board::{Arithmetic, Board},
+        footprint::{Footprint, ImageSize},
+    },
+    train::Portable,
 };
 use fairtier::demo::Fleet;
 use fleet::{
@@ -19,6 +22,16 @@ use fleet::{
     seeds::for_seeds,
 };
 
+/// The convolutions that a board's benchmark computes.
+#[allow(dead_code, reason = "the benchmark uses more of it")]
+#[path = "../../edge-client/firmware/src/bin/bench/images.rs"]
+mod images_of_bench;
+
+/// Upper limit of instructions per multiply-accumulate of a convolution on a core with an FPU.
+const MAX_FPU_CONVOLUTION: f64 = 4.0;
+/// Upper limit of instructions of a step of `motion-cnn` on a core with an FPU: a fortieth of what it took with multiply-adds in
+/// software.
+const MAX_FPU_MOTION: u64 = 7_800_000;
 /// Upper limit of instructions of a step of 64-32-10 on a core with an FPU.
 const MAX_FPU: u64 = 160_000;
 
@@ -217,6 +230,21 @@ fn figures_stay_within_their_limits() {
     for (name, hidden, ram) in [("lm3s6965evb", 16, 64), ("microbit", 4, 16), ("mps2-an386-cnn", 32, 128)] {
         let board = of(name);
         assert!(board.hidden == hidden && board.image.ram < ram << 10, "{board:?}");
+    }
+    // Convolutions have the bits of a host.
+    let mut arena = vec![0.0; 1 << 16];
+    let mut layer = images_of_bench::Layer::new(&mut arena).unwrap();
+    layer.forward(&mut Portable::fused());
+    layer.input_grad(&mut Portable::fused());
+    layer.weight_grad(&mut Portable::fused());
+    let layer = format!("{:08x}", layer.check());
+    let (loss, weights) = images_of_bench::train_motion(&mut arena, &mut Portable::fused(), || {}).unwrap();
+    let convolutions: Vec<_> = footprints.iter().filter_map(|it| it.convolutions.as_ref()).collect();
+    assert!(!convolutions.is_empty());
+    for it in convolutions {
+        assert_eq!((&it.bits, &it.motion_bits), (&layer, &format!("{loss:016x}-{weights:08x}")));
+        assert!(it.per_mac().iter().all(|&count| count <= MAX_FPU_CONVOLUTION), "{it:?}");
+        assert!(it.motion <= MAX_FPU_MOTION, "{it:?}");
     }
     // The same arithmetic gives the same bits on every core.
     for arithmetic in [Arithmetic::Fused, Arithmetic::Plain] {

@@ -1,6 +1,6 @@
 //! The devices of a run: their tiers, connections and timing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     Code, DeviceId, Tier, TierSet,
@@ -8,10 +8,17 @@ use common::{
 };
 
 use crate::pacing::{DeviceTiming, Liveness};
-use strategies::{device::DeviceRecord, strategy::Needs, tiered::TierPlan};
+use strategies::{
+    device::DeviceRecord,
+    strategy::Needs,
+    tiered::{TierPlan, TieredModel},
+};
 
 /// Fewest training samples of which some can be kept for validation.
 const MIN_VALIDATED: u32 = 5;
+
+/// Sparing Plans that are kept, so that a device that says Hello again does not have its Plan compiled again.
+const SPARING_PLANS: usize = 64;
 
 /// One connection, numbered by the driver. A device that reconnects has a new one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,6 +29,8 @@ pub struct ConnId(pub u64);
 pub struct RegisteredDevice {
     /// What the store keeps of it.
     pub record: DeviceRecord,
+    /// Its own Plan, if it has too little RAM for that of its tier.
+    pub plan: Option<Arc<TierPlan>>,
     /// Its connection, if it has one.
     pub conn: Option<ConnId>,
     /// Longest chunk in bytes that it takes.
@@ -42,6 +51,8 @@ pub struct Fleet {
     fixed: BTreeMap<DeviceId, Tier>,
     /// Devices with a connection; counted, because a gathering fleet asks for every message.
     connected: usize,
+    /// Plans of [`TieredModel::sparing`] by tier and RAM, or the bytes of the smallest one.
+    sparing: BTreeMap<(Tier, u64), Result<Arc<TierPlan>, u64>>,
 }
 
 impl Fleet {
@@ -50,6 +61,7 @@ impl Fleet {
         let disconnected = |record: DeviceRecord| {
             let device = RegisteredDevice {
                 record,
+                plan: None,
                 conn: None,
                 max_chunk: u32::MAX,
                 returned: false,
@@ -58,7 +70,8 @@ impl Fleet {
             };
             (device.record.device.clone(), device)
         };
-        Self { devices: registered.into_iter().map(disconnected).collect(), fixed, connected: 0 }
+        let devices = registered.into_iter().map(disconnected).collect();
+        Self { devices, fixed, connected: 0, sparing: BTreeMap::new() }
     }
 
     /// Admits a device that speaks a protocol version, or returns the reason why not. Returns the record if it is new or has
@@ -68,11 +81,11 @@ impl Fleet {
         hello: &Hello,
         version: u8,
         conn: ConnId,
-        tiers: &[TierPlan],
+        model: &TieredModel,
         needs: Needs,
         allowed: TierSet,
     ) -> Result<Option<DeviceRecord>, Refusal> {
-        let tier = self.assign(hello, version, tiers, allowed)?;
+        let (tier, plan) = self.assign(hello, version, model, allowed)?;
         if needs.validation && hello.data.train_samples < MIN_VALIDATED {
             let (need, have) = (MIN_VALIDATED.into(), hello.data.train_samples.into());
             return Err(Refusal { code: Code::NoValidation, need, have });
@@ -96,21 +109,22 @@ impl Fleet {
         let changed = known.as_ref().is_none_or(|known| known.record != record).then(|| record.clone());
         let (liveness, timing) = known.map(|known| (known.liveness, known.timing)).unwrap_or_default();
         let (conn, max_chunk) = (Some(conn), hello.max_chunk);
-        let device = RegisteredDevice { record, conn, max_chunk, returned: true, liveness, timing };
+        let device = RegisteredDevice { record, plan, conn, max_chunk, returned: true, liveness, timing };
         self.devices.insert(hello.device.clone(), device);
         Ok(changed)
     }
 
     /// The widest tier that fits and that the device's certificate allows. If the operator has fixed a tier, only that one is
-    /// considered.
+    /// considered. If no tier's Plan fits, it is the widest tier of which a sparing Plan does, and that Plan.
     fn assign(
-        &self,
+        &mut self,
         hello: &Hello,
         version: u8,
-        tiers: &[TierPlan],
+        model: &TieredModel,
         allowed: TierSet,
-    ) -> Result<Tier, Refusal> {
-        let numbered = tiers.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
+    ) -> Result<(Tier, Option<Arc<TierPlan>>), Refusal> {
+        let numbered =
+            model.plans.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
         let fixed = self.fixed.get(&hello.device);
         let wanted: Vec<_> = numbered.filter(|(tier, _)| fixed.is_none_or(|fixed| fixed == tier)).collect();
         let fitting = || wanted.iter().filter(|(_, plan)| plan.fits(hello));
@@ -118,12 +132,14 @@ impl Fleet {
         if chosen.is_none() && fitting().next().is_some() {
             return Err(Code::TierNotAllowed.into());
         }
-        let Some(&(tier, plan)) = chosen else {
-            return Err(wanted.last().map_or(Code::DoesNotFit.into(), |(_, plan)| {
-                let (need, have) = plan.shortage(hello);
-                Refusal { code: Code::DoesNotFit, need, have }
-            }));
+        let (tier, own) = match chosen {
+            Some((tier, _)) => (*tier, None),
+            None => {
+                let (tier, plan) = self.spare(hello, model, &wanted, allowed)?;
+                (tier, Some(plan))
+            }
         };
+        let plan = own.as_deref().unwrap_or(&model.plans[tier.index()]);
         if plan.since() > version {
             let (need, have) = (plan.since().into(), version.into());
             return Err(Refusal { code: Code::TooOld, need, have });
@@ -139,7 +155,39 @@ impl Fleet {
         if data.train_samples == 0 {
             return Err(Code::EmptyShard.into());
         }
-        Ok(tier)
+        Ok((tier, own))
+    }
+
+    /// The widest allowed tier of which a sparing Plan fits, and that Plan.
+    fn spare(
+        &mut self,
+        hello: &Hello,
+        model: &TieredModel,
+        wanted: &[(Tier, &TierPlan)],
+        allowed: TierSet,
+    ) -> Result<(Tier, Arc<TierPlan>), Refusal> {
+        let ram = hello.budget.ram;
+        let mut short = wanted.last().map(|(_, plan)| plan.shortage(hello));
+        for (tier, plan) in wanted.iter().filter(|(tier, _)| allowed.contains(*tier)) {
+            if plan.info.arena_bytes() <= ram {
+                continue;
+            }
+            if self.sparing.len() >= SPARING_PLANS && !self.sparing.contains_key(&(*tier, ram)) {
+                self.sparing.clear();
+            }
+            let found =
+                self.sparing.entry((*tier, ram)).or_insert_with(|| model.sparing(*tier, ram).map(Arc::new));
+            match found {
+                Ok(plan) if plan.fits(hello) => return Ok((*tier, plan.clone())),
+                Ok(plan) => short = Some(plan.shortage(hello)),
+                Err(need) => short = Some((*need, ram)),
+            }
+        }
+        Err(short.map_or(Code::DoesNotFit.into(), |(need, have)| Refusal {
+            code: Code::DoesNotFit,
+            need,
+            have,
+        }))
     }
 
     /// Forgets a connection; true if it was the device's present one.

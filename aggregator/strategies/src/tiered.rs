@@ -8,7 +8,13 @@ use common::{
     plan::{BackwardStep, Loss, Node, Plan, PlanError, PlanInfo},
     region::RegionMap,
 };
-use models::{graph::Graph, plan::PlanOptions};
+use models::{
+    graph::Graph,
+    plan::{
+        CompiledPlan, PlanOptions,
+        fit::{FitError, fit_as_asked},
+    },
+};
 
 /// A tier's Plan, as devices receive it.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +28,10 @@ pub struct TierPlan {
 }
 
 impl TierPlan {
+    fn of(plan: CompiledPlan) -> Self {
+        Self { info: plan.info, nodes: plan.nodes, schedule: plan.schedule }
+    }
+
     /// Whether a device has the memory for it.
     pub fn fits(&self, hello: &Hello) -> bool {
         self.info.arena_bytes() <= hello.budget.ram
@@ -81,6 +91,8 @@ pub struct TieredModel {
     pub masks: Vec<WidthMask>,
     /// Plans by tier.
     pub plans: Vec<TierPlan>,
+    /// What these Plans were compiled with.
+    options: Vec<PlanOptions>,
     /// Which tiers train which parameters; the slices are what devices send back.
     pub regions: Arc<RegionMap>,
     /// Which tiers hold which parameters; the slices are what devices are sent. Differs only if a tier trains its last layers
@@ -106,20 +118,23 @@ impl TieredModel {
         if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
             return Err(ModelError::TierCount(masks.len()));
         }
-        let compile = |(tier, mask): (usize, &WidthMask)| {
-            let last = last.get(tier).copied().flatten();
-            if options.guide && (last.is_some() || !graph.constants().is_empty()) {
+        let options: Vec<_> = (0..masks.len())
+            .map(|tier| PlanOptions { last: last.get(tier).copied().flatten(), ..*options })
+            .collect();
+        let compile = |(tier, (mask, options)): (usize, (&WidthMask, &PlanOptions))| {
+            if options.guide && (options.last.is_some() || !graph.constants().is_empty()) {
                 return Err(ModelError::Guided { tier });
             }
-            let plan = models::plan::compile(&graph, mask, &PlanOptions { last, ..*options })
+            let plan = models::plan::compile(&graph, mask, options)
                 .map_err(|source| ModelError::Plan { tier, source })?;
             let parameters = plan.info.params as usize;
             match Codec::F32.encoded_len(parameters) {
-                Some(_) => Ok(TierPlan { info: plan.info, nodes: plan.nodes, schedule: plan.schedule }),
+                Some(_) => Ok(TierPlan::of(plan)),
                 None => Err(ModelError::TooLarge { tier, parameters }),
             }
         };
-        let plans: Vec<TierPlan> = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        let plans: Vec<TierPlan> =
+            masks.iter().zip(&options).enumerate().map(compile).collect::<Result<_, _>>()?;
         let held = Arc::new(RegionMap::new(graph.layout(), &masks));
         let starts = plans.iter().zip(&masks).enumerate().map(|(tier, (plan, mask))| {
             first_trained(&graph, mask, plan)
@@ -131,7 +146,20 @@ impl TieredModel {
             false => Arc::new(RegionMap::trained(graph.layout(), &masks, &starts)),
         };
         let layers = graph.layers();
-        Ok(Self { graph, masks, plans, regions, held, layers })
+        Ok(Self { graph, masks, plans, options, regions, held, layers })
+    }
+
+    /// The Plan of a tier for a device with this much RAM, where the Plan of the tier needs more: fewer samples per pass, with
+    /// gradients summed over several passes, and recomputed activations. It trains the same parameters. An error has the bytes
+    /// of the smallest Plan.
+    pub fn sparing(&self, tier: Tier, ram: u64) -> Result<TierPlan, u64> {
+        let parts = (self.masks.get(tier.index()), self.options.get(tier.index()));
+        let (Some(mask), Some(options)) = parts else { return Err(u64::MAX) };
+        match fit_as_asked(&self.graph, mask, options, ram) {
+            Ok(plan) => Ok(TierPlan::of(plan)),
+            Err(FitError::Short(shortage)) => Err(shortage.need),
+            Err(_) => Err(self.plans.get(tier.index()).map_or(u64::MAX, |plan| plan.info.arena_bytes())),
+        }
     }
 
     /// The part of the whole model that a tier holds: constants, then parameters.

@@ -1,4 +1,4 @@
-//! Matrix products for cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
+//! Matrix products and convolutions for cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
 //! multiply-accumulate. Also the loops that touch every number.
 //!
 //! Every sum starts at zero, runs over k in ascending order in one register and is rounded once per step. It is then stored,
@@ -8,14 +8,19 @@
 //! - `Product::new` checks, before any assembler is called, that every element of the product lies inside the
 //!   slices it was given. The assembler reads exactly `k` numbers along each of the rows and columns of its
 //!   tiles and writes (with `add`, also reads) 4 rows of 4 numbers per tile.
+//! - `begin` checks that every number of the eight or five operands of a tile or strip lies inside its slice, and
+//!   `Nest::reach` that every loop has at least one turn. The assembler reads exactly those numbers and writes 16 or 4 sums.
 //! - It uses r0-r12, lr and s0-s31. The procedure call standard requires that r4-r11 and s16-s31 are preserved: they are
 //!   pushed first and popped last. The stack pointer stays a multiple of 8.
 //! - It calls nothing and has no other effect. Interrupts do not affect it, because the core stacks the FPU's registers.
 #![allow(unsafe_code, reason = "the one file that calls assembler (kernel.s); see the audit")]
 
-use core::arch::global_asm;
+use core::{arch::global_asm, ptr};
 
-use client::train::{Backend, GemmWrite, MatrixView, MatrixViewMut, Portable};
+use client::train::{
+    Backend, GemmWrite, MatrixView, MatrixViewMut,
+    tiles::{self, Nest, TileKernel},
+};
 use common::plan::Conv;
 
 const SIDE: usize = 4;
@@ -43,11 +48,11 @@ impl Backend<f32> for Fpu {
     }
 
     fn conv(&mut self, conv: &Conv, samples: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
-        Portable::fused().conv(conv, samples, x, w, y);
+        tiles::forward(self, conv, samples, x, w, y);
     }
 
     fn conv_input_grad(&mut self, conv: &Conv, samples: usize, dy: &[f32], w: &[f32], dx: &mut [f32]) {
-        Portable::fused().conv_input_grad(conv, samples, dy, w, dx);
+        tiles::input_grad(self, conv, samples, dy, w, dx);
     }
 
     fn conv_weight_grad(
@@ -59,7 +64,7 @@ impl Backend<f32> for Fpu {
         x: &[f32],
         dw: &mut [f32],
     ) {
-        Portable::fused().conv_weight_grad(conv, samples, factor, dy, x, dw);
+        tiles::weight_grad(self, conv, samples, factor, dy, x, dw);
     }
 
     fn relu(&mut self, values: &mut [f32]) {
@@ -106,6 +111,105 @@ impl Backend<f32> for Fpu {
     }
 }
 
+impl TileKernel<f32> for Fpu {
+    type Walk = CheckedWalk;
+
+    fn walk(&self, nest: &Nest) -> CheckedWalk {
+        CheckedWalk::new(nest)
+    }
+
+    fn tile(
+        &mut self,
+        CheckedWalk { walk, a_reach, b_reach }: &mut CheckedWalk,
+        (a, a_at): (&[f32], &[usize; SIDE]),
+        (b, b_at): (&[f32], &[usize; SIDE]),
+        sums: &mut [[f32; SIDE]; SIDE],
+    ) {
+        if begin(&mut walk.a, *a_reach, a, a_at) && begin(&mut walk.b, *b_reach, b, b_at) {
+            // SAFETY: `begin` has checked all operands, and `sums` holds 16 numbers.
+            unsafe { fairtier_conv_tile(walk, sums.as_mut_ptr().cast()) };
+        }
+    }
+
+    fn strip(
+        &mut self,
+        CheckedWalk { walk, a_reach, b_reach }: &mut CheckedWalk,
+        (a, a_at): (&[f32], &[usize; SIDE]),
+        (b, b_at): (&[f32], usize),
+        sums: &mut [f32; SIDE],
+    ) {
+        if begin(&mut walk.a, *a_reach, a, a_at) && begin(&mut walk.b[..1], *b_reach, b, &[b_at]) {
+            // SAFETY: `begin` has checked the operands that a strip reads, and `sums` holds 4 numbers.
+            unsafe { fairtier_conv_strip(walk, sums.as_mut_ptr()) };
+        }
+    }
+}
+
+/// Arguments of the assembler for the tiles or strips of a convolution. Distances are in bytes.
+#[derive(Debug)]
+#[repr(C)]
+struct Walk {
+    a: [*const f32; SIDE],
+    b: [*const f32; SIDE],
+    a_step: isize,
+    b_step: isize,
+    terms: usize,
+    /// From behind the last term of a line to the first of the next.
+    a_line: isize,
+    b_line: isize,
+    lines: usize,
+    /// From behind the last line of a plane to the first of the next.
+    a_plane: isize,
+    b_plane: isize,
+    planes: usize,
+}
+
+/// Numbers below and above the first one of an operand that are read; `None` if there is nothing to read.
+type Reach = Option<(usize, usize)>;
+
+/// A [`Walk`], and how far its operands reach.
+#[derive(Debug)]
+pub struct CheckedWalk {
+    walk: Walk,
+    a_reach: Reach,
+    b_reach: Reach,
+}
+
+impl CheckedWalk {
+    fn new(nest: &Nest) -> Self {
+        Self { walk: Walk::new(nest), a_reach: nest.reach(nest.a), b_reach: nest.reach(nest.b) }
+    }
+}
+
+impl Walk {
+    fn new(nest: &Nest) -> Self {
+        let Nest { counts: [planes, lines, terms], a, b } = *nest;
+        let gap = |outer: isize, turns: usize, inner: isize| (outer - turns as isize * inner) * 4;
+        Self {
+            a: [ptr::null(); SIDE],
+            b: [ptr::null(); SIDE],
+            a_step: a[2] * 4,
+            b_step: b[2] * 4,
+            terms,
+            a_line: gap(a[1], terms, a[2]),
+            b_line: gap(b[1], terms, b[2]),
+            lines,
+            a_plane: gap(a[0], lines, a[1]),
+            b_plane: gap(b[0], lines, b[1]),
+            planes,
+        }
+    }
+}
+
+/// Sets where operands begin. False if one of them reaches outside its slice, which would be a bug of the trainer.
+fn begin(places: &mut [*const f32], reach: Reach, data: &[f32], at: &[usize]) -> bool {
+    let Some((below, above)) = reach else { return false };
+    places.iter_mut().zip(at).all(|(place, &at)| {
+        *place = data.as_ptr().wrapping_add(at);
+        at >= below && at.checked_add(above).is_some_and(|last| last < data.len())
+    })
+}
+
 /// Which index is contiguous in memory, in `a` and in `b`.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Kind {
@@ -139,6 +243,8 @@ unsafe extern "C" {
     fn fairtier_tiles_dots(job: *mut Job);
     fn fairtier_tiles_rows(job: *mut Job);
     fn fairtier_tiles_outer(job: *mut Job);
+    fn fairtier_conv_tile(walk: *const Walk, sums: *mut f32);
+    fn fairtier_conv_strip(walk: *const Walk, sums: *mut f32);
     fn fairtier_relu(values: *mut f32, fours: usize);
     fn fairtier_relu_grad(y: *const f32, gradient: *mut f32, fours: usize);
     fn fairtier_column_sums(rows: *const f32, stride: usize, count: usize, sums: *mut f32, factor: f32);

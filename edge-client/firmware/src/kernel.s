@@ -324,6 +324,169 @@ fairtier_column_sums:
     vmla.f32 s11, s7, s0
     vstmia r3, {s8-s11}
     bx lr
+@ Convolutions: one tile (16 sums) or strip (4 sums) over three nested loops; r0 is the walk, r1 the place for the sums.
+@ r0-r3 move along a, r4-r7 along b.
+@ A section of its own, so that boards without convolutions do not carry it.
+.section .text.fairtier_conv,"ax",%progbits
+@ Moves the pointers at the end of a loop by the distances at two offsets of the walk.
+.macro FT_MOVE_TILE a, b
+    ldr r10, [r12, #\a]
+    add r0, r0, r10
+    add r1, r1, r10
+    add r2, r2, r10
+    add r3, r3, r10
+    ldr r10, [r12, #\b]
+    add r4, r4, r10
+    add r5, r5, r10
+    add r6, r6, r10
+    add r7, r7, r10
+.endm
+.macro FT_MOVE_STRIP a, b
+    ldr r10, [r12, #\a]
+    add r0, r0, r10
+    add r1, r1, r10
+    add r2, r2, r10
+    add r3, r3, r10
+    ldr r10, [r12, #\b]
+    add r4, r4, r10
+.endm
+@ One term, with steps of any length, and of one number.
+.macro FT_TILE_ANY
+    vldr s16, [r0]
+    add r0, r0, r8
+    vldr s17, [r1]
+    add r1, r1, r8
+    vldr s18, [r2]
+    add r2, r2, r8
+    vldr s19, [r3]
+    add r3, r3, r8
+    vldr s20, [r4]
+    add r4, r4, r9
+    vldr s21, [r5]
+    add r5, r5, r9
+    vldr s22, [r6]
+    add r6, r6, r9
+    vldr s23, [r7]
+    add r7, r7, r9
+    FT_SIXTEEN s16, s17, s18, s19, s20, s21, s22, s23
+.endm
+.macro FT_TILE_UNIT
+    vldmia r0!, {s16}
+    vldmia r1!, {s17}
+    vldmia r2!, {s18}
+    vldmia r3!, {s19}
+    vldmia r4!, {s20}
+    vldmia r5!, {s21}
+    vldmia r6!, {s22}
+    vldmia r7!, {s23}
+    FT_SIXTEEN s16, s17, s18, s19, s20, s21, s22, s23
+.endm
+.macro FT_STRIP_ANY
+    vldr s4, [r0]
+    add r0, r0, r8
+    vldr s5, [r1]
+    add r1, r1, r8
+    vldr s6, [r2]
+    add r2, r2, r8
+    vldr s7, [r3]
+    add r3, r3, r8
+    vldr s8, [r4]
+    add r4, r4, r9
+    vfma.f32 s0, s4, s8
+    vfma.f32 s1, s5, s8
+    vfma.f32 s2, s6, s8
+    vfma.f32 s3, s7, s8
+.endm
+.macro FT_STRIP_UNIT
+    vldmia r0!, {s4}
+    vldmia r1!, {s5}
+    vldmia r2!, {s6}
+    vldmia r3!, {s7}
+    vldmia r4!, {s8}
+    vfma.f32 s0, s4, s8
+    vfma.f32 s1, s5, s8
+    vfma.f32 s2, s6, s8
+    vfma.f32 s3, s7, s8
+.endm
+@ The three loops around a term. Every loop has at least one turn.
+.macro FT_WALK term, move
+    ldr lr, [r12, #64]
+1:
+    ldr r11, [r12, #52]
+2:
+    ldr r10, [r12, #40]
+3:
+    \term
+    subs r10, r10, #1
+    bne 3b
+    \move 44, 48
+    subs r11, r11, #1
+    bne 2b
+    \move 56, 60
+    subs lr, lr, #1
+    bne 1b
+.endm
+.balign 4
+.global fairtier_conv_tile
+.type fairtier_conv_tile, %function
+.thumb_func
+fairtier_conv_tile:
+    push {r1, r4-r11, lr}
+    vpush {s16-s23}
+    mov r12, r0
+    movs r1, #0
+    vmov d0, r1, r1
+    vmov d1, r1, r1
+    vmov d2, r1, r1
+    vmov d3, r1, r1
+    vmov d4, r1, r1
+    vmov d5, r1, r1
+    vmov d6, r1, r1
+    vmov d7, r1, r1
+    ldm r12, {r0-r9}
+    cmp r8, #4
+    it eq
+    cmpeq r9, #4
+    beq 5f
+    FT_WALK FT_TILE_ANY, FT_MOVE_TILE
+    b 6f
+5:
+    FT_WALK FT_TILE_UNIT, FT_MOVE_TILE
+6:
+    vpop {s16-s23}
+    pop {r0, r4-r11, lr}
+    vstmia r0, {s0-s15}
+    bx lr
+.balign 4
+.global fairtier_conv_strip
+.type fairtier_conv_strip, %function
+.thumb_func
+fairtier_conv_strip:
+    push {r1, r4-r11, lr}
+    mov r12, r0
+    movs r1, #0
+    vmov d0, r1, r1
+    vmov d1, r1, r1
+    ldm r12, {r0-r9}
+    cmp r8, #4
+    it eq
+    cmpeq r9, #4
+    beq 5f
+    FT_WALK FT_STRIP_ANY, FT_MOVE_STRIP
+    b 6f
+5:
+    FT_WALK FT_STRIP_UNIT, FT_MOVE_STRIP
+6:
+    pop {r0, r4-r11, lr}
+    vstmia r0, {s0-s3}
+    bx lr
+.purgem FT_MOVE_TILE
+.purgem FT_MOVE_STRIP
+.purgem FT_TILE_ANY
+.purgem FT_TILE_UNIT
+.purgem FT_STRIP_ANY
+.purgem FT_STRIP_UNIT
+.purgem FT_WALK
 .purgem FT_SIXTEEN
 .purgem FT_DOTS_PAIR
 .purgem FT_ROWS_PAIR

@@ -2,6 +2,7 @@
 //! QEMU.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -29,8 +30,34 @@ pub struct Footprint {
     pub loss: String,
     /// Checksum of the weights after four steps.
     pub weights: String,
+    /// The compiler of the images, with its version, and where its `core` comes from.
+    pub toolchain: String,
+    /// Measurements of convolutions, on boards that have them.
+    pub convolutions: Option<Convolutions>,
     /// Size of the firmware's image.
     pub image: ImageSize,
+}
+
+/// Instructions of convolutions, under `-icount shift=0`. Not cycles.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Convolutions {
+    /// Multiply-accumulates of each part of the layer: 8 -> 16 channels, 3x3, padded, 14x14 pixels.
+    pub macs: u64,
+    /// Instructions of forward, input gradient and weight gradient of the layer.
+    pub parts: [u64; 3],
+    /// Checksum of the layer's numbers afterwards.
+    pub bits: String,
+    /// Instructions of one SGD step of `motion-cnn`, batch 2.
+    pub motion: u64,
+    /// Bits of the loss and checksum of the weights after two steps.
+    pub motion_bits: String,
+}
+
+impl Convolutions {
+    /// Instructions per multiply-accumulate of each part.
+    pub fn per_mac(&self) -> [f64; 3] {
+        self.parts.map(|instructions| instructions as f64 / self.macs as f64)
+    }
 }
 
 /// Bytes that an image takes.
@@ -68,16 +95,27 @@ impl Footprint {
         let output = run_benchmark(board, &images.join(format!("{}-bench.elf", board.name)))?;
         let missing =
             |key| FootprintError::NoResult { board: board.name.clone(), key, output: output.clone() };
-        let value = |key: &'static str| {
-            let found = output.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-            found.ok_or_else(|| missing(key))
+        let find = |key: &str| output.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        let value = |key: &'static str| find(key).ok_or_else(|| missing(key));
+        let count = |key: &'static str| value(key)?.parse().map_err(|_| missing(key));
+        let convolutions = match find("conv-macs") {
+            None => None,
+            Some(_) => Some(Convolutions {
+                macs: count("conv-macs")?,
+                parts: [count("conv-forward")?, count("conv-input-grad")?, count("conv-weight-grad")?],
+                bits: value("conv-bits")?.to_owned(),
+                motion: count("motion-instructions")?,
+                motion_bits: value("motion-bits")?.to_owned(),
+            }),
         };
         Ok(Self {
             board: board.clone(),
-            instructions: value("instructions")?.parse().map_err(|_| missing("instructions"))?,
+            instructions: count("instructions")?,
             hidden: value("hidden")?.parse().map_err(|_| missing("hidden"))?,
             loss: value("loss")?.to_owned(),
             weights: value("weights")?.to_owned(),
+            toolchain: value("toolchain")?.to_owned(),
+            convolutions,
             image,
         })
     }
@@ -105,10 +143,18 @@ impl Footprint {
             "flash": self.image.flash,
             "ram": self.image.ram,
             "arena": self.board.limits.arena,
+            "toolchain": self.toolchain,
+            "convolutions": self.convolutions.as_ref().map(|it| json!({
+                "macs": it.macs,
+                "forward": it.parts[0],
+                "input_gradient": it.parts[1],
+                "weight_gradient": it.parts[2],
+                "motion_cnn_step": it.motion,
+            })),
         })
     }
 
-    /// A table of boards, 80 columns wide.
+    /// Tables of boards, 80 columns wide.
     pub fn table(footprints: &[Self]) -> String {
         let line = |cells: [&str; 8]| {
             let [board, core, sums, model, instructions, flash, ram, arena] = cells;
@@ -131,9 +177,36 @@ impl Footprint {
                 arena,
             ]);
         }
-        text + "instructions: one SGD step, batch 16, from gathered batch to updated weights,\n\
-                QEMU -icount shift=0. An instruction count is not a cycle count.\n\
-                                RAM is allocated statically, in bytes, and does not include the stack.\n"
+        text += "instructions: one SGD step, batch 16, from gathered batch to updated weights,\n\
+                 QEMU -icount shift=0. An instruction count is not a cycle count.\n\
+                 RAM is allocated statically, in bytes, and does not include the stack.\n";
+        text += &Self::convolutions(footprints);
+        let toolchains: BTreeSet<_> = footprints.iter().map(|it| &it.toolchain).collect();
+        toolchains.iter().for_each(|toolchain| text += &format!("images: {toolchain}\n"));
+        text
+    }
+
+    /// A table of the boards that have convolutions; empty without any.
+    fn convolutions(footprints: &[Self]) -> String {
+        let mut text = String::new();
+        for (board, it) in footprints.iter().filter_map(|it| Some((&it.board, it.convolutions.as_ref()?))) {
+            if text.is_empty() {
+                text += &format!(
+                    "\n{:<14} {:<11} {:>9} {:>12} {:>13} {:>16}\n",
+                    "convolution", "core", "forward", "input grad", "weight grad", "motion-cnn step"
+                );
+            }
+            let [forward, input, weight] = it.per_mac();
+            text += &format!(
+                "{:<14} {:<11} {forward:>9.2} {input:>12.2} {weight:>13.2} {:>16}\n",
+                board.name, board.core, it.motion
+            );
+        }
+        if !text.is_empty() {
+            text += "convolution: instructions per multiply-accumulate of 8 -> 16 channels, 3x3, on\n\
+                     14x14 padded pixels. motion-cnn step: instructions of one SGD step, batch 2.\n";
+        }
+        text
     }
 }
 
@@ -265,12 +338,25 @@ mod tests {
             hidden: 32,
             loss: String::new(),
             weights: String::new(),
+            toolchain: "rustc 1.95.0 (59807616e 2026-04-14), core built for size".into(),
+            convolutions: Some(Convolutions {
+                macs: 204_800,
+                parts: [67_993_600, 75_571_200, 64_921_600],
+                bits: String::new(),
+                motion: 200_000_000,
+                motion_bits: String::new(),
+            }),
             image,
         };
         let table = Footprint::table(std::slice::from_ref(&footprint));
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(
             table.contains("mps2-an386-cnn Cortex-M4F  fused   64-32-10      7547200   74396  116404"),
+            "{table}"
+        );
+        assert!(table.contains("mps2-an386-cnn Cortex-M4F     332.00       369.00        317.00"), "{table}");
+        assert!(
+            table.ends_with("images: rustc 1.95.0 (59807616e 2026-04-14), core built for size\n"),
             "{table}"
         );
     }

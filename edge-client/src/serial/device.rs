@@ -28,9 +28,12 @@ use crate::{
 
 /// Longest packet with its checksum.
 const ROOM: usize = MAX_PACKET + 4;
-/// Pause of a refused device before it hails again, and timeout for the next piece of samples.
+/// Pause after a refusal that is not authenticated, and timeout for the next piece of samples.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Milliseconds before a refused device hails again, for each refusal, of which this many count.
+const REFUSED_PAUSE: u32 = 4000;
+const MOST_REFUSALS: u8 = 5;
 
 /// A board on a serial line; see the module for how to drive it. `SEND` is the size of the longest packet it sends: a chunk
 /// and 43 bytes around it, and at least 264.
@@ -46,6 +49,8 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     pause: Duration,
     /// A refusal has delayed the next HAIL.
     put_off: bool,
+    /// Refusals since it joined, at most five: it waits longer after each before it tries to join again.
+    refusals: u8,
     asked: bool,
     status: Status,
     intake: Intake,
@@ -95,6 +100,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             hail_at: Some(Instant::ZERO),
             pause: limits.timeout,
             put_off: false,
+            refusals: 0,
             asked: false,
             status,
             intake: Intake::default(),
@@ -146,7 +152,8 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                         self.intake.open(room);
                     }
                     InitiatorEvent::Lost => {
-                        (self.hail_at, self.pause) = (Some(now), self.limits.timeout);
+                        let wait = Duration::from_millis((u32::from(self.refusals) * REFUSED_PAUSE).into());
+                        (self.hail_at, self.pause) = (Some(now + wait), self.limits.timeout);
                         self.session.handle_disconnected();
                     }
                     InitiatorEvent::Frame(frame) => {
@@ -190,6 +197,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
     #[inline(never)]
     fn replace_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
+        self.refusals = 0;
         self.session.replace_data(data);
     }
 
@@ -266,12 +274,17 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         while let Some(event) = self.session.poll_event() {
             let status = &mut self.status;
             match event {
-                Event::Joined { tier, .. } => status.tier = Some(tier),
+                Event::Joined { tier, .. } => {
+                    (self.refusals, status.tier, status.refused) = (0, Some(tier), None);
+                }
                 Event::Assigned { round } => (status.round, status.batches) = (round, 0),
                 Event::Answered { refused: None, .. } => status.accepted = status.accepted.saturating_add(1),
                 Event::Answered { refused, .. } => status.refused = refused,
                 Event::Failed { code, .. } => status.refused = Some(code),
-                Event::Refused(refusal) => status.refused = Some(refusal.code),
+                Event::Refused(refusal) => {
+                    self.refusals = MOST_REFUSALS.min(self.refusals + 1);
+                    status.refused = Some(refusal.code);
+                }
                 Event::Finished { .. } => {}
             }
         }

@@ -32,7 +32,7 @@ pub struct Status {
     pub working: bool,
     /// Updates and evaluations that were accepted.
     pub accepted: u32,
-    /// Code of the last refusal.
+    /// Code of the last refusal since it joined, or since its last try to join.
     pub refused: Option<Code>,
     /// Bytes of the arena.
     pub arena: u32,

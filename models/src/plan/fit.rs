@@ -43,6 +43,28 @@ pub fn fit(
     options: &PlanOptions,
     ram: u64,
 ) -> Result<CompiledPlan, FitError> {
+    let may_fuse = options.mode == PlanMode::Train && can_fuse(graph, options);
+    fit_as(graph, mask, options, ram, may_fuse)
+}
+
+/// The same for training that a Plan without a gradient segment may not be able to do, such as with clipped gradients:
+/// the segment is left out only if `options` do so.
+pub fn fit_as_asked(
+    graph: &Graph,
+    mask: &WidthMask,
+    options: &PlanOptions,
+    ram: u64,
+) -> Result<CompiledPlan, FitError> {
+    fit_as(graph, mask, options, ram, false)
+}
+
+fn fit_as(
+    graph: &Graph,
+    mask: &WidthMask,
+    options: &PlanOptions,
+    ram: u64,
+    may_fuse: bool,
+) -> Result<CompiledPlan, FitError> {
     let mut need = u64::MAX;
     let train = options.mode == PlanMode::Train;
     for saving in [false, true] {
@@ -52,7 +74,7 @@ pub fn fit(
         let asked = PlanOptions { recompute: options.recompute || saving, ..*options };
         let fused = PlanOptions { fused: true, ..asked };
         let summed = PlanOptions { fused: false, ..asked };
-        let whole = [Some(asked), Some(fused).filter(|_| train && !asked.fused && can_fuse(graph, options))];
+        let whole = [Some(asked), Some(fused).filter(|_| may_fuse && !asked.fused)];
         for options in whole.into_iter().flatten() {
             let plan = sparing(graph, mask, &options, ram)?;
             if plan.info.arena_bytes() <= ram {

@@ -11,6 +11,7 @@ use crate::{
     exchange::{AnswerState, RosterEntry},
     pacing::idle_wait,
 };
+use strategies::tiered::TierPlan;
 
 impl Coordinator {
     /// Tells a device that is free what to do now.
@@ -43,6 +44,12 @@ impl Coordinator {
 
     pub(super) fn tier(&self, device: &DeviceId) -> Option<Tier> {
         self.fleet.get(device).map(|device| device.record.tier)
+    }
+
+    /// The Plan of a device: its own, or that of its tier.
+    pub(super) fn plan(&self, device: &DeviceId, tier: Tier) -> &TierPlan {
+        let own = self.fleet.get(device).and_then(|device| device.plan.as_deref());
+        own.unwrap_or(&self.model.plans[tier.index()])
     }
 
     /// The limits of the link to a device.

@@ -114,8 +114,7 @@ impl Coordinator {
         }
         let allowed = self.conns.get(conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
         let before = self.fleet.get(device).and_then(|device| device.conn);
-        let admitted =
-            self.fleet.admit(hello, version, conn, &self.model.plans, self.settings.needs, allowed)?;
+        let admitted = self.fleet.admit(hello, version, conn, &self.model, self.settings.needs, allowed)?;
         self.note_heard(device, now);
         if let Some(earlier) = before.filter(|before| *before != conn) {
             self.actions.push_back(Action::Displace(earlier));
@@ -127,7 +126,7 @@ impl Coordinator {
         self.conns.change(conn, |outbox| outbox.joined = true);
         if let Some(tier) = self.tier(device) {
             self.resign_other_tier(device, tier, now);
-            let plan = self.model.plans[tier.index()].info;
+            let plan = self.plan(device, tier).info;
             self.say(device, ToDevice::Welcome(Welcome { run: self.run, tier, plan }));
         }
         Ok(())
@@ -146,7 +145,7 @@ impl Coordinator {
 
     fn answer_plan(&mut self, device: &DeviceId, node: u16, step: u16) {
         let Some(tier) = self.tier(device) else { return };
-        let plan = &self.model.plans[tier.index()];
+        let plan = self.plan(device, tier);
         let nodes = plan.nodes.iter().skip(usize::from(node)).take(PLAN_PART);
         let steps = plan.schedule.iter().skip(usize::from(step)).take(PLAN_STEPS);
         let (nodes, steps) = (nodes.copied().collect(), steps.copied().collect());

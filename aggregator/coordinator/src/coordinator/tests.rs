@@ -271,6 +271,57 @@ fn a_device_gets_the_widest_tier_that_fits_or_is_told_what_it_lacks() {
     assert!(gateway.actions().iter().any(|action| matches!(action, Action::Disconnect(ConnId(2)))));
 }
 
+/// What `fairtier model plan --ram` promises is assigned: fewer samples per pass instead of a refusal.
+#[test]
+fn a_device_for_which_no_tier_fits_gets_a_sparing_plan() {
+    let (graph, parameters) = zoo::by_name("digits-cnn").unwrap().build(1);
+    let mask = |rate| TierSpec::rate(rate, false).mask(&graph).unwrap();
+    let masks: Vec<_> = [1.0, 0.5].map(mask).to_vec();
+    for fused in [true, false] {
+        let options = PlanOptions { fused, ..PlanOptions::train(16) };
+        let model = TieredModel::new(graph.clone(), masks.clone(), &options).unwrap();
+        let most = model.plans[1].info.arena_bytes();
+        let smallest = model.sparing(Tier::new(1).unwrap(), 0).unwrap_err();
+        assert!(smallest < most, "{smallest} {most}");
+        for ram in [most - 1, smallest] {
+            let mut gateway = Gateway::serving((model.clone(), parameters.clone()), settings(9), None);
+            gateway.join(0, ram).unwrap();
+            let (tier, info) = match gateway.say(0).as_slice() {
+                [ToDevice::Welcome(welcome)] => (welcome.tier, welcome.plan),
+                other => panic!("{other:?}"),
+            };
+            assert!(info.arena_bytes() <= ram && info.batch < 16, "{info:?}");
+            // Gradients are clipped in some runs, which needs them kept.
+            assert!(info.segments.grads.is_some());
+            assert_eq!(info.params, model.plans[tier.index()].info.params);
+            // All of the Plan arrives, and it is valid.
+            let (mut nodes, mut steps) = (vec![], vec![]);
+            while nodes.len() < info.nodes.into() || steps.len() < info.schedule.into() {
+                let request =
+                    ToAggregator::PlanRequest { node: nodes.len() as u16, step: steps.len() as u16 };
+                gateway.hear(0, &request).unwrap();
+                match gateway.say(0).into_iter().next() {
+                    Some(ToDevice::PlanPart(part)) if part.digest == info.digest => {
+                        assert!(!part.nodes.is_empty() || !part.steps.is_empty());
+                        nodes.extend(part.nodes);
+                        steps.extend(part.steps);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            common::plan::Plan::check(&info, &nodes, &steps).unwrap();
+        }
+        let mut gateway = Gateway::serving((model, parameters.clone()), settings(9), None);
+        assert_eq!(gateway.join(0, smallest - 1), Err(Code::DoesNotFit));
+        match gateway.say(0).as_slice() {
+            [ToDevice::Refusal(refusal)] => {
+                assert_eq!((refusal.need, refusal.have), (smallest, smallest - 1))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// Two wide devices and three that only hold a narrower tier.
 fn unequal(settings: Settings) -> Gateway {
     let mut gateway = Gateway::new(settings);

@@ -198,6 +198,7 @@ async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, traffic: T
     let (sender, packets) = mpsc::channel(16);
     let reader = tokio::spawn(read_line(read, sender));
     let mut line = BoardLine { name: name.clone(), packets, write, ask, device: None, traffic };
+    let mut pause = FIRST_PAUSE;
     let end = loop {
         let connection = match uplink.wait_for(Option::is_some).await {
             Ok(connection) => connection.clone(),
@@ -208,9 +209,15 @@ async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, traffic: T
             tokio::time::sleep(FIRST_PAUSE).await;
             continue;
         };
-        match line.carry(send, receive).await {
+        let since = Instant::now();
+        match line.carry(send, receive, pause > FIRST_PAUSE).await {
             CarryEnd::Line(reason) => break reason,
-            CarryEnd::Uplink => tokio::time::sleep(FIRST_PAUSE).await,
+            CarryEnd::Uplink => {
+                // The gateway closes the stream of a board that it refuses. Only the board can read why.
+                pause = if since.elapsed() > ADMITTED { FIRST_PAUSE } else { pause };
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
         }
     };
     reader.abort();
@@ -243,9 +250,13 @@ impl BoardLine {
         change(carried);
     }
 
-    async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> CarryEnd {
+    /// `ended`: an earlier stream has ended, so the board is asked for its status, which is logged with the reason.
+    async fn carry(&mut self, mut send: SendStream, receive: RecvStream, ended: bool) -> CarryEnd {
         // Makes a board with a session of an earlier stream begin a new one at once.
         if let Err(error) = self.put(&[STRANGER]).await {
+            return CarryEnd::Line(error);
+        }
+        if ended && let Err(error) = self.put(&[PING]).await {
             return CarryEnd::Line(error);
         }
         let (sender, mut answers) = mpsc::channel(4);
@@ -317,17 +328,36 @@ pub fn report(line: &str, status: &Status) {
     let doing = if status.working { format!("batch {batches}") } else { "waiting".into() };
     let board = printable(board);
     let link = match (open, status.refused) {
-        (true, _) => "connected",
         (false, Some(Code::UnknownDevice)) => {
             "not connected: the gateway does not know this board's key; enrol it and flash its new identity"
+                .into()
         }
-        (false, _) => "not connected",
+        (true, None) => "connected".into(),
+        (false, None) => "not connected".into(),
+        (open, Some(code)) => {
+            let not = if *open { "" } else { "not " };
+            format!("{not}connected, refused: {code}{}", board_advice(code))
+        }
     };
     info!(
         line,
         "{device} ({board}): up {} s, {link}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
         uptime_ms / 1000,
     );
+}
+
+/// What can be done about a refusal of a board.
+fn board_advice(code: Code) -> &'static str {
+    match code {
+        Code::EmptyShard => "; flash samples, or send some with `fairtier board provision`",
+        Code::DoesNotFit => "; the gateway's log has the sizes",
+        Code::WrongData => "; write the samples for this model with `fairtier board shard`",
+        Code::LeftOut => "; flash an image with `ops = \"all\"`, or train without that feature",
+        Code::TooOld | Code::WrongVersion => "; flash a current image",
+        Code::TierNotAllowed => "; enrol it with other --tiers",
+        Code::Unlisted => "; update this program",
+        _ => "; `fairtier codes` explains it",
+    }
 }
 
 async fn read_line(mut port: ReadHalf<port::Stream>, packets: mpsc::Sender<Vec<u8>>) {

@@ -2,7 +2,7 @@
 
 use common::{
     Budget, Code, Instant, Versions,
-    message::ToAggregator,
+    message::{ToAggregator, ToDevice},
     sealed::{
         BoardIdentity, CHALLENGE, MAX_PLAIN, Nonces, Responder, ResponderEvent, SEAL_HEAD, SEAL_OVERHEAD,
         SEALED, STRANGER, refusal,
@@ -186,6 +186,40 @@ fn the_status_of_a_board_reports_that_it_is_not_enrolled() {
     let status = bench.board.status();
     assert_eq!((status.refused, status.rejected), (Some(Code::UnknownDevice), 1));
     bench.hail(5000);
+}
+
+/// The gateway closes the line after a refusal, and the bridge opens it again at once.
+#[test]
+fn a_refused_board_tries_less_and_less_often_and_says_why() {
+    let mut bench = Bench::new();
+    let mut tries = vec![];
+    while bench.now < Instant::from_millis(200_000) {
+        let Some(hail) = bench.after(100).pop() else { continue };
+        tries.push(bench.now.as_millis());
+        let mut responder = Responder::default();
+        bench.challenge(&mut responder, hail);
+        let (mut hello, mut reply) = (bench.after(0).remove(0), [0; MAX_PLAIN]);
+        responder.handle(&mut hello, &mut reply, |_| None, Default::default);
+        let mut frame = [0; 64];
+        let refusal = ToDevice::Refusal(Code::EmptyShard.into());
+        let len = wire::encode_control(&refusal, &mut frame).unwrap();
+        let sealed = seal(&mut responder, &frame[..len]);
+        bench.hear(&sealed);
+        assert_eq!(bench.board.status().refused, Some(Code::EmptyShard));
+        bench.hear(&[STRANGER]);
+    }
+    let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.is_sorted() && pauses[0] >= 4000, "{pauses:?}");
+    assert!(pauses[4..].iter().all(|&pause| pause == 20_000), "{pauses:?}");
+    // With other samples it tries at once.
+    let (hail, mut holder) = (bench.hail(20_000), Responder::for_samples());
+    bench.challenge(&mut holder, hail);
+    let mut answer = bench.after(1).remove(0);
+    holder.handle(&mut answer, &mut [0; MAX_PLAIN], |_| None, Default::default);
+    let sealed = seal(&mut holder, &piece(&samples()));
+    bench.hear(&sealed);
+    bench.hear(&[STRANGER]);
+    bench.hail(0);
 }
 
 #[test]

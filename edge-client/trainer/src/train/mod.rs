@@ -8,6 +8,7 @@
 //! | loss | outputs and targets to a loss and its gradient | `loss/` |
 //! | optimiser | applies a gradient to the weights | `optimizer` |
 //! | Backend | matrix products and convolutions; `Portable` or, on a host, `Fast` | `backend` |
+//! | tiles | convolutions for backends that compute tiles of sums, as boards with an FPU do | `tiles` |
 //!
 //! Everything is generic over [`Float`] so that gradients can be checked in `f64`; devices use `f32`.
 
@@ -29,6 +30,7 @@ mod test_plan;
 #[cfg(test)]
 #[cfg(feature = "host")]
 mod tests;
+pub mod tiles;
 mod trainer;
 
 pub use backend::{Backend, GemmWrite, MatrixView, MatrixViewMut};

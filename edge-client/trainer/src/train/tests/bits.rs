@@ -1,11 +1,15 @@
 //! `Portable` against plain loops, bit by bit: blocking must not change the result.
 
-use common::{plan::Conv, rng::Rng};
+use common::{
+    plan::{Conv, Window},
+    rng::Rng,
+};
 use proptest::prelude::*;
 
 use crate::train::{
-    Arithmetic, Backend, Fast, Float, Fused, GemmWrite, MatrixView, MatrixViewMut, Plain, Portable,
+    Backend, Fast, Float, GemmWrite, MatrixView, MatrixViewMut, Portable,
     test_plan::window,
+    tiles::{self, Nest, TileKernel},
 };
 
 fn random(rng: &mut Rng, len: usize) -> Vec<f32> {
@@ -58,10 +62,7 @@ fn check_gemm(
 }
 
 /// Compares a convolution with its definition, term by term in order.
-fn check_conv<A: Arithmetic + Default>(fused: bool, conv: &Conv, seed: u64)
-where
-    Portable<A>: Backend<f32> + Default,
-{
+fn check_conv(backend: &mut dyn Backend<f32>, fused: bool, conv: &Conv, seed: u64) {
     let rng = &mut Rng::new(seed);
     let (samples, window) = (2, conv.window);
     let (height, width) = (window.height as usize, window.width as usize);
@@ -97,7 +98,6 @@ where
             }
         }
     }
-    let mut backend = Portable::<A>::default();
     let (mut y, mut dx, mut dw) = (vec![0.5f32; dy.len()], vec![0.25; x.len()], vec![0.125; w.len()]);
     backend.conv(conv, samples, &x, &w, &mut y);
     backend.conv_input_grad(conv, samples, &dy, &w, &mut dx);
@@ -129,6 +129,81 @@ where
     }
 }
 
+/// The convolutions of boards, over tiles in plain Rust.
+struct InTiles;
+
+/// One sum, term by term. An access outside an operand panics.
+fn sum_over(nest: &Nest, (a, a_at): (&[f32], usize), (b, b_at): (&[f32], usize)) -> f32 {
+    let [planes, lines, terms] = nest.counts;
+    assert!(planes * lines * terms > 0 && nest.reach(nest.a).is_some_and(|(below, _)| below <= a_at));
+    let mut total = 0.0;
+    for (plane, line) in (0..planes).flat_map(|plane| (0..lines).map(move |line| (plane, line))) {
+        for term in 0..terms {
+            let at = |start: usize, steps: [isize; 3]| {
+                let loops = [plane, line, term].map(|turn| turn as isize);
+                let moved: isize = loops.iter().zip(steps).map(|(turn, step)| turn * step).sum();
+                start.checked_add_signed(moved).unwrap()
+            };
+            total = libm::fmaf(a[at(a_at, nest.a)], b[at(b_at, nest.b)], total);
+        }
+    }
+    total
+}
+
+impl TileKernel<f32> for InTiles {
+    type Walk = Nest;
+
+    fn walk(&self, nest: &Nest) -> Nest {
+        *nest
+    }
+
+    fn tile(
+        &mut self,
+        nest: &mut Nest,
+        a: (&[f32], &[usize; 4]),
+        b: (&[f32], &[usize; 4]),
+        sums: &mut [[f32; 4]; 4],
+    ) {
+        *sums = a.1.map(|row| b.1.map(|column| sum_over(nest, (a.0, row), (b.0, column))));
+    }
+
+    fn strip(&mut self, nest: &mut Nest, a: (&[f32], &[usize; 4]), b: (&[f32], usize), sums: &mut [f32; 4]) {
+        *sums = a.1.map(|row| sum_over(nest, (a.0, row), b));
+    }
+}
+
+impl Backend<f32> for InTiles {
+    fn gemm(
+        &mut self,
+        a: MatrixView<'_, f32>,
+        b: MatrixView<'_, f32>,
+        store: GemmWrite<f32>,
+        c: MatrixViewMut<'_, f32>,
+    ) {
+        Portable::fused().gemm(a, b, store, c);
+    }
+
+    fn conv(&mut self, conv: &Conv, samples: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
+        tiles::forward(self, conv, samples, x, w, y);
+    }
+
+    fn conv_input_grad(&mut self, conv: &Conv, samples: usize, dy: &[f32], w: &[f32], dx: &mut [f32]) {
+        tiles::input_grad(self, conv, samples, dy, w, dx);
+    }
+
+    fn conv_weight_grad(
+        &mut self,
+        conv: &Conv,
+        samples: usize,
+        factor: f32,
+        dy: &[f32],
+        x: &[f32],
+        dw: &mut [f32],
+    ) {
+        tiles::weight_grad(self, conv, samples, factor, dy, x, dw);
+    }
+}
+
 #[test]
 fn convolutions_have_the_bits_of_plain_loops() {
     let mut seed = 0;
@@ -144,8 +219,9 @@ fn convolutions_have_the_bits_of_plain_loops() {
             let window = window(height, width, kernel, stride, pad);
             let conv = Conv { inputs, outputs, groups, window, weight: 0, bias: None };
             seed += 1;
-            check_conv::<Plain>(false, &conv, seed);
-            check_conv::<Fused>(true, &conv, seed);
+            check_conv(&mut Portable::plain(), false, &conv, seed);
+            check_conv(&mut Portable::fused(), true, &conv, seed);
+            check_conv(&mut InTiles, true, &conv, seed);
         }
     }
 }
@@ -207,6 +283,23 @@ proptest! {
     ) {
         check_gemm(&mut Portable::plain(), false, [m, k, n], (a, b), seed);
         check_gemm(&mut Portable::fused(), true, [m, k, n], (a, b), seed);
+    }
+
+    #[test]
+    fn convolutions_in_tiles_have_the_bits_of_plain_loops(
+        (groups, inputs, outputs) in (1u32..4, 1u32..6, 1u32..7),
+        (height, width) in (1u32..8, 1u32..12),
+        kernel in prop::array::uniform2(1u16..5),
+        stride in prop::array::uniform2(1u16..4),
+        pad in prop::array::uniform4(0u16..4),
+        seed: u64,
+    ) {
+        // `Plan::check` refuses more padding than the kernel reaches.
+        let pad = std::array::from_fn(|side| pad[side].min(kernel[side % 2] - 1));
+        let window = Window { height, width, kernel, stride, pad };
+        prop_assume!(window.output_area() > 0);
+        let conv = Conv { inputs: groups * inputs, outputs: groups * outputs, groups, window, weight: 0, bias: None };
+        check_conv(&mut InTiles, true, &conv, seed);
     }
 
     /// Skipped on processors without AVX-512, because `matrixmultiply` has its own tests.

@@ -1,10 +1,13 @@
 //! Measures the instructions of one optimiser step, and its exact result: 64-32-10, batch 16, plain SGD.
 //!
 //! Under QEMU's `-icount shift=0` every instruction takes 1 ns, so SysTick counts instructions. That is not a count of
-//! cycles. Prints one line per number and then `done`.
+//! cycles. Boards with convolutions count those too (`images`). Prints one line per number and then `done`.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "conv")]
+mod images;
 
 use core::fmt::Write as _;
 
@@ -98,7 +101,8 @@ fn main() -> ! {
 async fn bench() {
     let mut uart = Uart::start();
     let mut text = Text::default();
-    match measure(&mut text) {
+    let arena = board::arena();
+    match measure(arena, &mut text).and_then(|()| measure_images(arena, &mut text)) {
         Ok(()) => _ = writeln!(text, "done"),
         Err(why) => _ = writeln!(text, "failed: {why}"),
     }
@@ -106,8 +110,48 @@ async fn bench() {
     let _ = uart.flush().await;
 }
 
-fn measure(text: &mut Text) -> Result<(), &'static str> {
-    let (arena, store) = (board::arena(), plan());
+/// Instructions since an earlier reading of the clock.
+fn instructions_since(begin: u64) -> u64 {
+    (clock::counts() - begin) * (1_000_000_000 / u64::from(SYSTICK_HZ))
+}
+
+#[cfg(not(feature = "conv"))]
+fn measure_images(_: &mut [f32], _: &mut Text) -> Result<(), &'static str> {
+    Ok(())
+}
+
+#[cfg(feature = "conv")]
+fn measure_images(arena: &mut [f32], text: &mut Text) -> Result<(), &'static str> {
+    let mut backend = Best::default();
+    let mut layer = images::Layer::new(arena).ok_or("layer")?;
+    let begin = clock::counts();
+    layer.forward(&mut backend);
+    let forward = instructions_since(begin);
+    let begin = clock::counts();
+    layer.input_grad(&mut backend);
+    let input_grad = instructions_since(begin);
+    let begin = clock::counts();
+    layer.weight_grad(&mut backend);
+    let weight_grad = instructions_since(begin);
+    let _ = writeln!(text, "conv-macs {}", images::LAYER_MACS);
+    let _ = writeln!(text, "conv-forward {forward}");
+    let _ = writeln!(text, "conv-input-grad {input_grad}");
+    let _ = writeln!(text, "conv-weight-grad {weight_grad}");
+    let _ = writeln!(text, "conv-bits {:08x}", layer.check());
+    let mut begin = clock::counts();
+    let mut took = 0;
+    let trained = images::train_motion(arena, &mut backend, || {
+        took = instructions_since(begin);
+        begin = clock::counts();
+    });
+    let (loss, weights) = trained.map_err(|_| "motion")?;
+    let _ = writeln!(text, "motion-instructions {}", took / images::MOTION_STEPS);
+    let _ = writeln!(text, "motion-bits {loss:016x}-{weights:08x}");
+    Ok(())
+}
+
+fn measure(arena: &mut [f32], text: &mut Text) -> Result<(), &'static str> {
+    let store = plan();
     let plan = store.plan().map_err(|_| "plan")?;
     let arena = arena.get_mut(..plan.info().arena as usize).ok_or("arena")?;
     // The same numbers on every machine: weights with He's scale, and pixels of which half are zero.
@@ -129,10 +173,10 @@ fn measure(text: &mut Text) -> Result<(), &'static str> {
         backward(plan, arena, rows, mode, GradTarget::Weights(descent), &mut backend)
             .map_err(|_| "backward")?;
     }
-    let counts = clock::counts() - begin;
-    let instructions = counts * (1_000_000_000 / u64::from(SYSTICK_HZ)) / u64::from(STEPS);
+    let instructions = instructions_since(begin) / u64::from(STEPS);
     let mut crc = Crc32::default();
     arena[..PARAMS as usize].iter().for_each(|weight| crc.update(&weight.to_le_bytes()));
+    let _ = writeln!(text, "toolchain {}", board::TOOLCHAIN);
     let _ = writeln!(text, "hidden {HIDDEN}");
     let _ = writeln!(text, "instructions {instructions}");
     let _ = writeln!(text, "loss {:016x}", loss.to_bits());
@@ -141,13 +185,13 @@ fn measure(text: &mut Text) -> Result<(), &'static str> {
 }
 
 struct Text {
-    bytes: [u8; 256],
+    bytes: [u8; 512],
     len: usize,
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Self { bytes: [0; 256], len: 0 }
+        Self { bytes: [0; 512], len: 0 }
     }
 }
 
