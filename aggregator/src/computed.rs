@@ -23,13 +23,13 @@ pub fn write(dir: &Path, config: &Config, reports: &[RoundReport]) -> io::Result
     fs::create_dir_all(&store)?;
     let text = toml::to_string(config).map_err(io::Error::other)?;
     write_file(&dir.join("fairtier.toml"), text, Secrecy::Secret)?;
-    let rounds = reports.iter().filter(|report| report.purpose == "train");
+    let mut rounds = reports.iter().filter(|report| report.purpose == "train");
     let lines: Vec<String> = rounds.clone().map(|report| json!(report).to_string()).collect();
     write_history(&store, &lines)?;
     let last = reports.last();
     let status = json!({
         "strategy": config.strategy.name,
-        "committed": rounds.last().map_or(0, |report| report.round),
+        "committed": rounds.next_back().map_or(0, |report| report.round),
         "rounds": config.run.rounds,
         "finished": last.is_some_and(|report| report.purpose == "evaluate"),
         "last_round": last,

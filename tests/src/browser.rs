@@ -100,7 +100,8 @@ impl Browser {
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let id = self.calls;
-        let mut message = json!({ "id": id, "method": method, "params": params });
+        let mut message = json!({ "id": id, "method": method });
+        message["params"] = params;
         if !self.session.is_empty() {
             message["sessionId"] = self.session.clone().into();
         }
@@ -129,7 +130,7 @@ impl Browser {
             }
             Some("Runtime.exceptionThrown") => self.errors.push(params.to_string()),
             Some("Log.entryAdded") if params["entry"]["level"] == "error" => {
-                self.errors.push(params.to_string())
+                self.errors.push(params.to_string());
             }
             _ => {}
         }

@@ -175,6 +175,7 @@ fn parameters_are_checked_before_anything_trains() {
         threads: 1,
         registry: Registry::standard(),
         twin: false,
+        runs: None,
     };
     for (key, part) in [
         (

@@ -315,7 +315,7 @@ fn a_device_for_which_no_tier_fits_gets_a_sparing_plan() {
         assert_eq!(gateway.join(0, smallest - 1), Err(Code::DoesNotFit));
         match gateway.say(0).as_slice() {
             [ToDevice::Refusal(refusal)] => {
-                assert_eq!((refusal.need, refusal.have), (smallest, smallest - 1))
+                assert_eq!((refusal.need, refusal.have), (smallest, smallest - 1));
             }
             other => panic!("{other:?}"),
         }

@@ -203,6 +203,7 @@ fn a_column_that_is_no_input_is_told_once() {
         threads: 1,
         registry: strategies::Registry::standard(),
         twin: false,
+        runs: None,
     };
     let mut notes = Vec::new();
     let mut observe = |event| notes.extend(if let RunEvent::Note(note) = event { Some(note) } else { None });
