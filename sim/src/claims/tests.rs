@@ -39,7 +39,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
         params: Default::default(),
         choice: vec![],
         over_limit: None,
-        rounds: (1..=7).map(|round| RoundScores { round, ..Default::default() }).collect(),
+        rounds: (1..=7).map(|round| RoundScores { round, devices: 1, ..Default::default() }).collect(),
         last,
         fairness: vec![],
         account: Default::default(),
