@@ -145,4 +145,7 @@ fn a_regression_with_unscaled_targets_ends_with_e56_and_the_advice_to_scale() {
     assert_eq!(status["last_round"]["kept"], 56);
     let table = Process::start("status", "gateway", &["status", "--dir", &gateway.text("gw")]).succeed();
     assert!(table.contains("training diverges"), "{table}");
+    let follow = ["status", "--dir", &gateway.text("gw"), "--follow"];
+    let followed = Process::start("follow", "gateway", &follow).fail();
+    assert!(followed.contains("E56") && !followed.contains("the run is over"), "{followed}");
 }

@@ -5,7 +5,8 @@
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use common::Code;
 use coordinator::report::history::{COLUMNS, HistoryRow};
 use serde_json::{Value, json};
 
@@ -30,10 +31,14 @@ pub(super) fn follow(place: &Place, format: Format) -> Result<()> {
         tokio::pin!(stop);
         let mut follower = Follower { place, format, printed: None, serving: None };
         loop {
-            let (text, over) = follower.look()?;
+            let (text, end) = follower.look()?;
             print(&text)?;
-            if over {
-                return Ok(());
+            match end {
+                End::No => {}
+                End::Over => return Ok(()),
+                End::Diverged => {
+                    bail!("{}; the end of the gateway's log says what to change", Code::Diverged)
+                }
             }
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -41,6 +46,14 @@ pub(super) fn follow(place: &Place, format: Format) -> Result<()> {
             }
         }
     })
+}
+
+/// Whether more will come.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum End {
+    No,
+    Over,
+    Diverged,
 }
 
 struct Follower<'a> {
@@ -52,20 +65,24 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// What is new, and whether nothing more will come.
-    fn look(&mut self) -> Result<(String, bool)> {
+    /// What is new, and whether more will come.
+    fn look(&mut self) -> Result<(String, End)> {
         let mut text = String::new();
         let Place { gateway, name, run } = self.place;
         if runs::active(gateway)? != *name {
             let line = format!("{name} is no longer the active run");
             self.say(&mut text, &line, &json!({ "event": "switched", "run": name.to_string() }));
-            return Ok((text, true));
+            return Ok((text, End::Over));
         }
         let serving = is_serving(gateway)?;
         // Read before the history: the rounds that it counts are there.
         let status = status::last(run).unwrap_or_default();
         let finished = status["finished"] == true && !(serving && self.serving != Some(true));
-        if self.serving != Some(serving) && !finished {
+        // A server that is stopped in a series of suspect rounds has not ended with E56.
+        let last = &status["last_round"];
+        let diverged =
+            !serving && last["kept"] == Code::Diverged.number() && last["suspect_rounds"].is_null();
+        if self.serving != Some(serving) && !finished && !diverged {
             let line = match serving {
                 true => "a gateway serves the run".to_owned(),
                 false => {
@@ -90,7 +107,14 @@ impl Follower<'_> {
         if finished {
             self.show_end(&mut text, &status);
         }
-        Ok((text, finished))
+        let end = if diverged {
+            End::Diverged
+        } else if finished {
+            End::Over
+        } else {
+            End::No
+        };
+        Ok((text, end))
     }
 
     fn say(&self, text: &mut String, line: &str, event: &Value) {
