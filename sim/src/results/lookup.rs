@@ -26,7 +26,7 @@ impl UnitResult {
     }
 
     /// The mean of a figure over the last evaluations: those of all devices in the last tenth of the rounds, at most
-    /// [`EVALUATIONS`]. A single evaluation swings with the devices that the last round asked. Figures that only the end has
+    /// five. A single evaluation swings with the devices that the last round asked. Figures that only the end has
     /// are those of the end.
     pub fn settled(&self, name: &str) -> Option<f64> {
         let end = self.figure(name)?;
