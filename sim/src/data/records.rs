@@ -332,6 +332,21 @@ mod tests {
     }
 
     #[test]
+    fn numbers_to_predict_are_no_labels() {
+        let features = || Features::Floats(vec![0.0; 4]);
+        let records = Records::with_values(features(), vec![0.5, 1.0, -2.0, 3.0], 2, 2).unwrap();
+        assert_eq!((records.len(), records.is_empty(), records.targets()), (2, false, 2));
+        assert_eq!((records.value(1, 0), records.value(0, 1)), (Ok(-2.0), Ok(1.0)));
+        assert_eq!(records.label(0, 1), Err(DataError::NotClass { index: 0, position: 1 }));
+        assert_eq!(records.value(0, 2), Err(DataError::NoTarget { index: 0, position: 2, targets: 2 }));
+        assert_eq!(records.select(&[1]).unwrap().values(), [-2.0, 3.0]);
+        assert_eq!(bytes().value(0, 0), Ok(1.0));
+        let wrong = Records::with_values(features(), vec![0.5, f32::NAN], 2, 1);
+        assert_eq!(wrong, Err(DataError::NonFinite { index: 1, feature: 0 }));
+        assert!(Records::with_values(features(), vec![0.5; 3], 2, 1).is_err());
+    }
+
+    #[test]
     fn inconsistent_parts_are_refused() {
         let floats = |data: &[f32]| Features::Floats(data.to_vec());
         assert!(Records::new(floats(&[0.0; 3]), vec![0, 1], 2, 1).is_err());

@@ -137,7 +137,6 @@ impl Arrangement {
                 start: base.start,
                 task: if self.data.is_regression() { TaskName::Regression } else { TaskName::Auto },
                 tiers: base.fleet.tiers.clone(),
-                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
             run: RunConfig {

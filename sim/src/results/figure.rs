@@ -157,6 +157,8 @@ mod tests {
                 && !high_is_good("accuracy.angle")
                 && !high_is_good("groups.dp")
         );
+        assert!(high_is_good("r2") && high_is_good("global.r2") && !high_is_good("mae.mean"));
+        assert!(is_share("accuracy.mean") && !is_share("r2"));
         assert_eq!(title("tier.3.loss"), "loss of tier 3");
     }
 }

@@ -227,9 +227,9 @@ impl ExperimentDigest {
         setting.diverged.is_empty() || self.run().all(|(_, other)| !other.diverged.is_empty())
     }
 
-    /// Whether numbers are predicted, which have errors in place of an accuracy.
+    /// Whether numbers are predicted, which have errors in place of an accuracy. Those of diverged runs are no figures.
     pub fn predicts_numbers(&self) -> bool {
-        self.figures.contains(&"mae.mean")
+        self.run().next().is_some() && !self.figures.contains(&"accuracy.mean")
     }
 
     pub fn tiers(&self) -> usize {
