@@ -172,6 +172,7 @@ fn scores(
             accuracy_variance: Some(variance(accuracies).1),
             asked: 6,
             delivered: 6,
+            ..Default::default()
         });
     let tiers = tiers.collect();
     (figures(&losses), figures(&accuracies), tiers)
