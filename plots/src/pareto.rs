@@ -1,4 +1,4 @@
-//! Fairness against accuracy, one mark per setting with its spread over seeds. A line joins the settings that no
+//! Fairness against quality, one mark per setting with its spread over seeds. A line joins the settings that no
 //! other setting beats in both.
 
 use crate::{
@@ -74,7 +74,7 @@ pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
         axes.unfair,
         names.join(", ")
     );
-    described(WIDTH, HEIGHT, "Fairness and accuracy", &about)
+    described(WIDTH, HEIGHT, "Fairness and quality", &about)
         .with(FRAME.rows(&y, &y.ticks(6)))
         .with(FRAME.columns(&x, &x.ticks(6)))
         .with(text(FRAME.left, 16.0, "start", &format!("↑ {}", axes.good)).class("axis"))

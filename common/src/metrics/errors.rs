@@ -33,6 +33,12 @@ impl ErrorSums {
         self.count = all;
     }
 
+    /// Adds the targets of other sums.
+    pub fn join(&mut self, other: &Self) {
+        let mean = |sum: f64| sum / other.count.max(1.0);
+        self.add(other.count, mean(other.absolute), mean(other.squared), (other.mean, mean(other.spread)));
+    }
+
     /// Mean absolute error; `None` without targets.
     pub fn mae(&self) -> Option<f64> {
         (self.count > 0.0).then(|| self.absolute / self.count)
@@ -79,10 +85,16 @@ mod tests {
     fn devices_are_joined_as_if_one_device_had_all_samples() {
         let pairs = [(3.0, 2.5), (-0.5, 0.0), (2.0, 2.0), (7.0, 8.0), (100.0, 90.0)];
         let mut joined = ErrorSums::default();
-        [&pairs[..1], &pairs[1..3], &pairs[3..]].iter().for_each(|part| add(&mut joined, part));
+        let parts = [&pairs[..1], &pairs[1..3], &pairs[3..]];
+        parts.iter().for_each(|part| add(&mut joined, part));
+        let mut summed = ErrorSums::default();
+        parts.iter().for_each(|part| summed.join(&of(part)));
+        summed.join(&ErrorSums::default());
         let whole = of(&pairs);
-        assert!((joined.r2().unwrap() - whole.r2().unwrap()).abs() < 1e-12);
-        assert!((joined.mae().unwrap() - whole.mae().unwrap()).abs() < 1e-12);
+        for sums in [joined, summed] {
+            assert!((sums.r2().unwrap() - whole.r2().unwrap()).abs() < 1e-12);
+            assert!((sums.mae().unwrap() - whole.mae().unwrap()).abs() < 1e-12);
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
     };
     let round = |round: u32| {
         let (loss, accuracy, tiers) = scores(setting, seed, devices, round - 1);
+        let accuracy = Some(accuracy);
         let conflicts = Some(ConflictCounts { model: 1.0, layers: vec![1.0, 2.0] });
         RoundScores { round, seconds: 2.0, devices, loss, accuracy, tiers, conflicts, ..Default::default() }
     };
@@ -122,7 +123,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
             device: format!("d{device}"),
             tier: device / PER_TIER,
             loss,
-            accuracy: accuracy(loss),
+            accuracy: Some(accuracy(loss)),
             test_samples: 60,
             rounds: ROUNDS,
             ..Default::default()
@@ -142,7 +143,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
         last: FinalScores {
             devices: (0..devices).map(score).collect(),
             loss: loss_figures,
-            accuracy: accuracy_figures,
+            accuracy: Some(accuracy_figures),
             tiers: tier_lines,
             inter: variance(&means).1,
             within: 0.01,
@@ -167,10 +168,11 @@ fn scores(
             devices: losses.len(),
             loss: variance(losses).0,
             loss_variance: variance(losses).1,
-            accuracy: variance(accuracies).0,
-            accuracy_variance: variance(accuracies).1,
+            accuracy: Some(variance(accuracies).0),
+            accuracy_variance: Some(variance(accuracies).1),
             asked: 6,
             delivered: 6,
+            ..Default::default()
         });
     let tiers = tiers.collect();
     (figures(&losses), figures(&accuracies), tiers)

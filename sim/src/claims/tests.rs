@@ -13,15 +13,16 @@ use crate::{
 /// A synthetic run with these figures of losses, accuracies, tiers and groups.
 pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
     let mut last = FinalScores::default();
+    let mut accuracy = crate::results::Distribution::default();
     for &(name, value) in figures {
         match name {
             "loss.mean" => last.loss.mean = value,
             "loss.variance" => last.loss.variance = value,
             "inter" => last.inter = value,
             "within" => last.within = value,
-            "accuracy.mean" => last.accuracy.mean = value,
-            "accuracy.variance" => last.accuracy.variance = value,
-            "accuracy.worst5" => last.accuracy.worst5 = value,
+            "accuracy.mean" => accuracy.mean = value,
+            "accuracy.variance" => accuracy.variance = value,
+            "accuracy.worst5" => accuracy.worst5 = value,
             "groups.dp" => last.groups.get_or_insert(GroupFigures::default()).dp = value,
             "tier.0.loss" | "tier.1.loss" => {
                 last.tiers.resize(2, TierScores::default());
@@ -30,6 +31,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
             other => panic!("no synthetic figure {other}"),
         }
     }
+    last.accuracy = Some(accuracy);
     UnitResult {
         format: FORMAT,
         fingerprint: String::new(),

@@ -80,6 +80,10 @@ mod tests {
         };
         let ran = experiment::run(&loaded, &options, &mut |_| {}).unwrap();
         assert_eq!(ran.units.len(), 2);
-        assert!(ran.units.iter().all(|unit| unit.last.accuracy.mean > 0.3 && !unit.diverged()));
+        assert!(
+            ran.units
+                .iter()
+                .all(|unit| unit.last.accuracy.is_some_and(|all| all.mean > 0.3) && !unit.diverged())
+        );
     }
 }

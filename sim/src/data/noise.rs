@@ -11,6 +11,9 @@ impl DataSet {
         if !(0.0..=1.0).contains(&share) {
             return Err(SetError::Noise(share));
         }
+        if share > 0.0 && self.is_regression() {
+            return Err(SetError::NoLabels(self.name));
+        }
         let mut rng = Rng::new(seed);
         let classes = self.classes;
         for label in self.train.labels_mut() {

@@ -60,7 +60,10 @@ impl Overview {
             test: in_group(&set.test, group),
         });
         let bytes = [&set.train, &set.test].map(|part| {
-            part.features().bytes() + 4 * part.labels().len() + part.groups().len() + 4 * part.clients().len()
+            part.features().bytes()
+                + 4 * (part.labels().len() + part.values().len())
+                + part.groups().len()
+                + 4 * part.clients().len()
         });
         Self {
             name: set.name.clone(),

@@ -56,8 +56,8 @@ pub enum OwnError {
     Labels,
     #[error("IDX files take no schema; remove `schema`")]
     IdxSchema,
-    #[error("the simulator trains classes; a regression runs on a gateway: fairtier gateway init")]
-    Regression,
+    #[error("{}: its targets are classes, and those of {} are numbers; write both alike", other.display(), numbers.display())]
+    Targets { other: PathBuf, numbers: PathBuf },
     #[error("`{0}` cannot be scaled by the fleet: all its values are equal; set `scaling = \"none\"`")]
     Scale(String),
     #[error("partition `column:{0}` needs a CSV or .npz file; other formats have no columns")]
@@ -73,6 +73,8 @@ pub enum OwnError {
 struct Part {
     features: Vec<f32>,
     labels: Vec<u32>,
+    /// Numbers to predict; empty where targets are labels.
+    values: Vec<f32>,
     attributes: Vec<u32>,
     inputs: usize,
     targets: usize,
@@ -86,6 +88,15 @@ impl OwnData {
         let train = self.read(&self.train, schema.as_ref())?;
         let test = self.test.as_ref().map(|test| self.read(test, schema.as_ref())).transpose()?;
         let test = test.unwrap_or_default();
+        if let Some(OwnFile { path, .. }) = &self.test
+            && train.values.is_empty() != test.values.is_empty()
+        {
+            let (mut other, mut numbers) = (path.clone(), self.train.path.clone());
+            if train.values.is_empty() {
+                std::mem::swap(&mut other, &mut numbers);
+            }
+            return Err(OwnError::Targets { other, numbers }.into());
+        }
         let largest = train.labels.iter().chain(&test.labels).max().map_or(0, |label| label + 1);
         let classes = schema.as_ref().map_or(largest, |schema| schema.classes().len() as u32);
         let shape = shape(schema.as_ref(), train.inputs);
@@ -98,6 +109,7 @@ impl OwnData {
         let mut set = DataSet::new(&name, shape, classes, train, test).map_err(fault)?;
         if let Some(schema) = &schema {
             set.class_names = schema.classes().to_vec();
+            set.units = schema.targets().map(|(_, scaling)| scaling.unit()).collect();
         }
         set.group_names = groups.to_vec();
         set.client_names = names;
@@ -146,9 +158,6 @@ impl OwnData {
             }
             None => return Ok((None, notes)),
         };
-        if schema.task == Task::Regression {
-            return Err(OwnError::Regression.into());
-        }
         if let Some(name) = &self.clients {
             let known = schema.columns.iter_mut().find(|column| column.name == *name);
             match known {
@@ -186,10 +195,6 @@ impl OwnData {
     fn read(&self, file: &OwnFile, schema: Option<&Schema>) -> Result<Part, SetError> {
         let OwnFile { path, labels } = file;
         let labels = || labels.as_deref().ok_or(OwnError::Labels);
-        let plain = |samples: Samples| match samples.values().is_empty() {
-            true => Ok(Part::of(&samples)),
-            false => Err(OwnError::Regression),
-        };
         let Some(schema) = schema else {
             let samples = match self.format {
                 OwnFormat::Csv => return Err(OwnError::NoLabel.into()),
@@ -198,7 +203,7 @@ impl OwnData {
                 OwnFormat::Idx => load::idx(path, labels()?, 1.0 / 255.0)?,
                 OwnFormat::Folder => load::folder(path)?,
             };
-            return Ok(Part { clients: self.array_clients(path)?, ..plain(samples)? });
+            return Ok(Part { clients: self.array_clients(path)?, ..Part::of(&samples) });
         };
         let (table, clients) = match (self.format, &self.clients) {
             (OwnFormat::Csv, Some(column)) => schema::read_with_column(path, schema, column)?,
@@ -206,8 +211,9 @@ impl OwnData {
             (OwnFormat::Npy, _) => (schema::read_pair(path, labels()?, schema)?, vec![]),
             _ => (schema::read_any(path, schema, Targets::Needed)?, self.array_clients(path)?),
         };
-        let (inputs, features) = (table.inputs, table.features);
-        Ok(Part { features, labels: table.labels, attributes: table.attributes, inputs, targets: 1, clients })
+        let targets = if schema.task == Task::Regression { schema.outputs() } else { 1 };
+        let schema::Table { inputs, features, labels, values, attributes, .. } = table;
+        Ok(Part { features, labels, values, attributes, inputs, targets, clients })
     }
 
     /// The values of the array of clients in an `.npz` file.
@@ -252,12 +258,12 @@ impl OwnData {
 
 impl Part {
     fn of(samples: &Samples) -> Self {
-        let targets = samples.labels().len() / samples.len().max(1);
         Self {
             features: samples.features().to_vec(),
             labels: samples.labels().to_vec(),
+            values: samples.values().to_vec(),
             inputs: samples.inputs(),
-            targets,
+            targets: samples.targets(),
             ..Self::default()
         }
     }
@@ -272,12 +278,16 @@ fn shape(schema: Option<&Schema>, inputs: usize) -> Vec<usize> {
 }
 
 fn records(part: Part, names: &[String], groups: &[String]) -> Result<Records, SetError> {
-    if part.labels.is_empty() {
+    if part.labels.is_empty() && part.values.is_empty() {
         return Ok(Records::default());
     }
     let fault = |source: DataError| SetError::Data { name: "own data".into(), source };
     let features = Features::Floats(part.features);
-    let mut records = Records::new(features, part.labels, part.inputs, part.targets).map_err(fault)?;
+    let records = match part.values.is_empty() {
+        true => Records::new(features, part.labels, part.inputs, part.targets),
+        false => Records::with_values(features, part.values, part.inputs, part.targets),
+    };
+    let mut records = records.map_err(fault)?;
     if !groups.is_empty() {
         let group = |&group: &u32| u8::try_from(group).map_err(|_| OwnError::Groups(groups.len()));
         let groups = part.attributes.iter().map(group).collect::<Result<_, _>>()?;

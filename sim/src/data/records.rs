@@ -4,12 +4,14 @@
 
 use trainer::data::DataError;
 
-/// Samples with their labels and, if known, their groups and natural clients.
+/// Samples with their labels or numbers to predict and, if known, their groups and natural clients.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Records {
     features: Features,
-    /// `targets` per sample.
+    /// `targets` per sample; empty where targets are numbers.
     labels: Vec<u32>,
+    /// `targets` per sample; empty where targets are labels.
+    values: Vec<f32>,
     /// One group per sample, or empty.
     groups: Vec<u8>,
     /// One client per sample, or empty.
@@ -42,23 +44,42 @@ impl Records {
         inputs: usize,
         targets: usize,
     ) -> Result<Self, DataError> {
-        let wrong = DataError::Lengths { features: features.len(), labels: labels.len(), inputs };
-        if inputs == 0 || targets == 0 || !labels.len().is_multiple_of(targets) {
+        Self::check(&features, labels.len(), inputs, targets)?;
+        Ok(Self { features, labels, inputs, targets, ..Self::default() })
+    }
+
+    /// `targets` finite numbers to predict per sample.
+    pub(crate) fn with_values(
+        features: Features,
+        values: Vec<f32>,
+        inputs: usize,
+        targets: usize,
+    ) -> Result<Self, DataError> {
+        Self::check(&features, values.len(), inputs, targets)?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            return Err(DataError::NonFinite { index: at / targets, feature: at % targets });
+        }
+        Ok(Self { features, values, inputs, targets, ..Self::default() })
+    }
+
+    fn check(features: &Features, labels: usize, inputs: usize, targets: usize) -> Result<(), DataError> {
+        let wrong = DataError::Lengths { features: features.len(), labels, inputs };
+        if inputs == 0 || targets == 0 || !labels.is_multiple_of(targets) {
             return Err(wrong);
         }
-        let samples = labels.len() / targets;
+        let samples = labels / targets;
         if samples.checked_mul(inputs) != Some(features.len()) {
             return Err(wrong);
         }
         if [samples, inputs, targets].iter().any(|&size| u32::try_from(size).is_err()) {
             return Err(DataError::TooMany);
         }
-        if let Features::Floats(floats) = &features
+        if let Features::Floats(floats) = features
             && let Some(at) = floats.iter().position(|value| !value.is_finite())
         {
             return Err(DataError::NonFinite { index: at / inputs, feature: at % inputs });
         }
-        Ok(Self { features, labels, inputs, targets, ..Self::default() })
+        Ok(())
     }
 
     /// Assigns a group (value of the sensitive attribute) to each sample.
@@ -122,12 +143,12 @@ impl Records {
     /// Number of samples.
     pub fn len(&self) -> usize {
         // A part without samples has no targets.
-        self.labels.len() / self.targets.max(1)
+        self.labels.len().max(self.values.len()) / self.targets.max(1)
     }
 
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.len() == 0
     }
 
     /// Numbers per sample.
@@ -144,16 +165,21 @@ impl Records {
         &self.features
     }
 
-    /// All labels, sample after sample.
+    /// All labels, sample after sample; none where targets are numbers.
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// All numbers to predict, sample after sample; none where targets are labels.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
     }
 
     pub(super) fn labels_mut(&mut self) -> &mut [u32] {
         &mut self.labels
     }
 
-    /// The first label of every sample, by which partitions by class divide.
+    /// The first label of every sample, by which partitions by class divide; none where targets are numbers.
     pub(crate) fn first_labels(&self) -> impl Iterator<Item = u32> {
         self.labels.iter().step_by(self.targets.max(1)).copied()
     }
@@ -170,14 +196,25 @@ impl Records {
 
     /// The label at a position of a sample.
     pub fn label(&self, index: u32, position: u32) -> Result<u32, DataError> {
+        let at = self.place(index, position)?;
+        self.labels.get(at).copied().ok_or(DataError::NotClass { index, position })
+    }
+
+    /// The number to predict at a position of a sample; its label where targets are labels.
+    pub(crate) fn value(&self, index: u32, position: u32) -> Result<f32, DataError> {
+        let at = self.place(index, position)?;
+        self.values.get(at).copied().map_or_else(|| self.label(index, position).map(|label| label as f32), Ok)
+    }
+
+    /// Index of a target.
+    fn place(&self, index: u32, position: u32) -> Result<usize, DataError> {
         if index as usize >= self.len() {
             return Err(DataError::NoSample { index, len: self.len() as u32 });
         }
-        let missing = DataError::NoTarget { index, position, targets: self.targets as u32 };
         if position as usize >= self.targets {
-            return Err(missing);
+            return Err(DataError::NoTarget { index, position, targets: self.targets as u32 });
         }
-        self.labels.get(index as usize * self.targets + position as usize).copied().ok_or(missing)
+        Ok(index as usize * self.targets + position as usize)
     }
 
     /// Writes the features of a sample to `out`.
@@ -213,6 +250,7 @@ impl Records {
                 Features::Floats(data) => Features::Floats(rows(data, self.inputs, indices)),
             },
             labels: rows(&self.labels, self.targets, indices),
+            values: rows(&self.values, self.targets, indices),
             groups: rows(&self.groups, 1, indices),
             clients: rows(&self.clients, 1, indices),
             ..*self
@@ -291,6 +329,21 @@ mod tests {
         chosen.read(0, &mut row).unwrap();
         assert_eq!(row, [20.0, 25.0]);
         assert_eq!(records.select(&[3]), Err(DataError::NoSample { index: 3, len: 3 }));
+    }
+
+    #[test]
+    fn numbers_to_predict_are_no_labels() {
+        let features = || Features::Floats(vec![0.0; 4]);
+        let records = Records::with_values(features(), vec![0.5, 1.0, -2.0, 3.0], 2, 2).unwrap();
+        assert_eq!((records.len(), records.is_empty(), records.targets()), (2, false, 2));
+        assert_eq!((records.value(1, 0), records.value(0, 1)), (Ok(-2.0), Ok(1.0)));
+        assert_eq!(records.label(0, 1), Err(DataError::NotClass { index: 0, position: 1 }));
+        assert_eq!(records.value(0, 2), Err(DataError::NoTarget { index: 0, position: 2, targets: 2 }));
+        assert_eq!(records.select(&[1]).unwrap().values(), [-2.0, 3.0]);
+        assert_eq!(bytes().value(0, 0), Ok(1.0));
+        let wrong = Records::with_values(features(), vec![0.5, f32::NAN], 2, 1);
+        assert_eq!(wrong, Err(DataError::NonFinite { index: 1, feature: 0 }));
+        assert!(Records::with_values(features(), vec![0.5; 3], 2, 1).is_err());
     }
 
     #[test]

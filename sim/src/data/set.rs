@@ -13,7 +13,7 @@ pub struct DataSet {
     pub name: String,
     /// Shape of one sample, channels first.
     pub shape: Vec<usize>,
-    /// Number of classes; labels are below it.
+    /// Number of classes; labels are below it. 0 where targets are numbers.
     pub classes: u32,
     /// Size of the vocabulary, if samples are sequences of tokens.
     pub tokens: Option<u32>,
@@ -21,6 +21,8 @@ pub struct DataSet {
     pub train: Records,
     /// Records for test; empty if the source has none.
     pub test: Records,
+    /// What one step of each number to predict is in the unit of its file; empty if numbers are not scaled.
+    pub units: Vec<f32>,
     /// Names of classes; empty if they have none.
     pub class_names: Vec<String>,
     /// Names of the values of the sensitive attribute; empty if there is none.
@@ -131,6 +133,16 @@ impl DataSet {
         self.train.targets().max(self.test.targets())
     }
 
+    /// Whether targets are numbers.
+    pub fn is_regression(&self) -> bool {
+        !self.train.values().is_empty()
+    }
+
+    /// Outputs that a model of these samples has: one per class and token, or one per number.
+    pub fn outputs(&self) -> usize {
+        if self.is_regression() { self.targets() } else { self.classes as usize * self.targets() }
+    }
+
     /// Number of values of the sensitive attribute (A); 1 if there is none.
     pub fn groups(&self) -> u32 {
         self.group_names.len().max(1) as u32
@@ -159,6 +171,8 @@ pub enum SetError {
     Json { path: PathBuf, problem: serde_json::Error },
     #[error("data: {0}")]
     Own(#[from] OwnError),
+    #[error("`noise` makes labels wrong, and the targets of {0} are numbers; remove `noise`")]
+    NoLabels(String),
     #[error("the share of wrong labels must be from 0 to 1, not {0}")]
     Noise(f64),
     #[error(

@@ -125,7 +125,7 @@ impl Shard for DeviceShard {
     fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let (records, at) = self.at(part, index)?;
         records.read(at, out)?;
-        records.label(at, 0)
+        if records.values().is_empty() { records.label(at, 0) } else { Ok(0) }
     }
 
     fn targets(&self) -> u32 {
@@ -135,6 +135,15 @@ impl Shard for DeviceShard {
     fn label_at(&self, part: DataSplit, index: u32, position: u32) -> Result<u32, DataError> {
         let (records, at) = self.at(part, index)?;
         records.label(at, position)
+    }
+
+    fn value_at(&self, part: DataSplit, index: u32, position: u32) -> Result<f32, DataError> {
+        let (records, at) = self.at(part, index)?;
+        records.value(at, position)
+    }
+
+    fn unit(&self, position: u32) -> f32 {
+        self.data.units.get(position as usize).copied().unwrap_or(1.0)
     }
 
     fn group(&self, part: DataSplit, index: u32) -> u32 {

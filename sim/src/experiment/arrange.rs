@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aggregator::{
-    config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig},
+    config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig, TaskName},
     run::open_graph,
 };
 use common::{
@@ -135,8 +135,8 @@ impl Arrangement {
                 source,
                 seed: self.seed,
                 start: base.start,
+                task: if self.data.is_regression() { TaskName::Regression } else { TaskName::Auto },
                 tiers: base.fleet.tiers.clone(),
-                ..ModelConfig::default()
             },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
             run: RunConfig {
@@ -165,12 +165,14 @@ impl Arrangement {
 
     /// The model of the experiment: a file beside it, or a name with `in` and `out` for the sizes of the data.
     fn model_source(&self, base: &Base) -> String {
-        let (inputs, classes) = (self.data.inputs().to_string(), self.data.classes.to_string());
+        let outputs =
+            if self.data.is_regression() { self.data.targets() } else { self.data.classes as usize };
+        let (inputs, outputs) = (self.data.inputs().to_string(), outputs.to_string());
         match (base.model.strip_prefix("mlp:"), base.model_file()) {
             (Some(widths), _) => {
                 let width = |width| match width {
                     "in" => &inputs,
-                    "out" => &classes,
+                    "out" => &outputs,
                     width => width,
                 };
                 format!("mlp:{}", widths.split('-').map(width).collect::<Vec<_>>().join("-"))
@@ -180,13 +182,13 @@ impl Arrangement {
         }
     }
 
-    /// Checks that the model takes the samples of files of one's own and tells their classes apart.
+    /// Checks that the model takes the samples of files of one's own, and has an output for every class or number to predict.
     pub fn check_model(&self, base: &Base) -> Result<(), ExperimentError> {
         if base.data.file()?.is_none() {
             return Ok(());
         }
         let (graph, _) = open_graph(&self.config(base, "", &serde_json::Map::new()))?;
-        let (inputs, outputs) = (self.data.inputs(), self.data.classes as usize * self.data.targets());
+        let (inputs, outputs) = (self.data.inputs(), self.data.outputs());
         let wrong = |what, takes, has| ExperimentError::Model {
             model: base.model.clone(),
             data: self.data.name.clone(),
@@ -197,7 +199,7 @@ impl Arrangement {
         match (graph.inputs(), graph.outputs()) {
             (takes, _) if takes != inputs => Err(wrong("inputs", takes, inputs)),
             // The logit of the second class.
-            (_, 1) if outputs == 2 => Ok(()),
+            (_, 1) if outputs == 2 && !self.data.is_regression() => Ok(()),
             (_, gives) if gives != outputs => Err(wrong("outputs", gives, outputs)),
             _ => Ok(()),
         }

@@ -80,7 +80,8 @@ fn winner(tried: &[(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f6
     };
     let best = lowest(&|candidate| candidate.mean_loss, &|_| true)?;
     let limit = limit.or_else(|| Some(tried.get(best)?.0.mean_loss * (1.0 + choose.slack?)));
-    let sign = if choose.by.contains("accuracy") && !choose.by.ends_with("variance") { -1.0 } else { 1.0 };
+    let high = choose.by.contains("accuracy") && !choose.by.ends_with("variance");
+    let sign = if high || choose.by == "r2" || choose.by.ends_with(".r2") { -1.0 } else { 1.0 };
     let allowed = |candidate: &Candidate| limit.is_none_or(|limit| candidate.mean_loss <= limit);
     Some(lowest(&|candidate| sign * candidate.score, &allowed).unwrap_or(best))
 }

@@ -25,13 +25,19 @@ pub fn figures(values: impl Iterator<Item = f64>, better: Better) -> Distributio
 
 /// Scores of one round, over the devices that took part.
 pub fn round_scores(report: &RoundReport) -> RoundScores {
+    let errors = report.errors.as_ref();
+    // A report on numbers has no accuracy.
+    let classes = errors.is_none();
+    let known = |summary: &&Summary| summary.count > 0;
     let tiers = report.loss_by_tier.iter().zip(&report.accuracy_by_tier).zip(&report.participation);
-    let tiers = tiers.map(|((loss, accuracy), part)| TierScores {
+    let tiers = tiers.enumerate().map(|(tier, ((loss, accuracy), part))| TierScores {
         devices: loss.count,
         loss: loss.mean,
         loss_variance: loss.variance,
-        accuracy: accuracy.mean,
-        accuracy_variance: accuracy.variance,
+        accuracy: classes.then_some(accuracy.mean),
+        accuracy_variance: classes.then_some(accuracy.variance),
+        mae: errors.and_then(|errors| errors.mae_by_tier.get(tier)).filter(known).map(|mae| mae.mean),
+        r2: errors.and_then(|errors| *errors.r2_by_tier.get(tier)?),
         asked: part.asked,
         delivered: part.delivered,
     });
@@ -43,7 +49,9 @@ pub fn round_scores(report: &RoundReport) -> RoundScores {
         seconds: report.seconds,
         devices: report.devices.len(),
         loss: (&report.loss).into(),
-        accuracy: (&report.accuracy).into(),
+        accuracy: classes.then(|| (&report.accuracy).into()),
+        mae: errors.map(|errors| &errors.mae).filter(known).map(Into::into),
+        r2: errors.and_then(|errors| errors.r2),
         tiers: tiers.collect(),
         inter: report.loss_split.inter,
         bytes_up: traffic.up,
@@ -62,6 +70,7 @@ pub fn rescore(line: &mut RoundScores, tiers: &[usize], scored: &[ShardScore]) {
     let last = distribution(tiers, scored, line.tiers.len());
     let parts: Vec<_> = line.tiers.iter().map(|tier| (tier.asked, tier.delivered)).collect();
     (line.loss, line.accuracy, line.inter, line.tiers) = (last.loss, last.accuracy, last.inter, last.tiers);
+    (line.mae, line.r2) = (last.mae, last.r2);
     for (tier, (asked, delivered)) in line.tiers.iter_mut().zip(parts) {
         (tier.asked, tier.delivered) = (asked, delivered);
     }
@@ -69,26 +78,35 @@ pub fn rescore(line: &mut RoundScores, tiers: &[usize], scored: &[ShardScore]) {
 
 /// Figures over devices with test samples; `tiers` holds the tier of each.
 pub fn distribution(tiers: &[usize], scored: &[ShardScore], count: usize) -> FinalScores {
+    // A model of numbers has no accuracy.
+    let classes = scored.iter().all(|scored| scored.errors.is_none());
     let tested = || tiers.iter().zip(scored).filter(|(_, scored)| scored.targets > 0);
     let of = |wanted: usize| {
         let own = || tested().filter(move |(tier, _)| **tier == wanted).map(|(_, scored)| scored);
         let (loss, loss_variance) = mean_variance(&own().map(ShardScore::mean_loss).collect::<Vec<_>>());
-        let (accuracy, accuracy_variance) =
-            mean_variance(&own().map(ShardScore::accuracy).collect::<Vec<_>>());
+        let accuracy = own().map(ShardScore::accuracy).collect::<Option<Vec<f64>>>();
+        let accuracy = accuracy.map(|values| mean_variance(&values)).filter(|_| classes);
+        let mae: Vec<f64> = own().filter_map(ShardScore::mae).collect();
         TierScores {
             devices: own().count(),
             loss,
             loss_variance,
-            accuracy,
-            accuracy_variance,
+            accuracy: accuracy.map(|(mean, _)| mean),
+            accuracy_variance: accuracy.map(|(_, variance)| variance),
+            mae: (!mae.is_empty()).then(|| mean_variance(&mae).0),
+            r2: ShardScore::pooled_r2(own()),
             ..TierScores::default()
         }
     };
     let lines: Vec<TierScores> = (0..count).map(of).collect();
+    let mae = tested().any(|(_, scored)| scored.errors.is_some());
     let split = TierSplit::of(lines.iter().map(|tier| (tier.devices, tier.loss, tier.loss_variance)));
     FinalScores {
         loss: figures(tested().map(|(_, scored)| scored.mean_loss()), Better::Low),
-        accuracy: figures(tested().map(|(_, scored)| scored.accuracy()), Better::High),
+        accuracy: classes
+            .then(|| figures(tested().filter_map(|(_, scored)| scored.accuracy()), Better::High)),
+        mae: mae.then(|| figures(tested().filter_map(|(_, scored)| scored.mae()), Better::Low)),
+        r2: ShardScore::pooled_r2(tested().map(|(_, scored)| scored)),
         tiers: lines,
         within: split.within,
         inter: split.inter,

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{DataDirs, DataSet},
-    results::{self, ExperimentRecord, KnobPoint, RoundScores, UnitId, UnitResult},
+    results::{self, Distribution, ExperimentRecord, KnobPoint, RoundScores, UnitId, UnitResult},
 };
 
 /// How and where experiments are run.
@@ -93,7 +93,7 @@ pub fn run(
             |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
         let result = one(loaded, options, &places, &mut cache, setting, seed, observe).map_err(place)?;
         let path = options.out.join(result.unit.file());
-        results::write(&path.with_extension("csv"), &csv(&result.rounds))?;
+        results::write(&path.with_extension("csv"), &csv(&result.rounds, result.last.accuracy.is_some()))?;
         results::write(&path, &serde_json::to_string(&result)?)?;
         observe(RunEvent::Written(path));
     }
@@ -266,16 +266,21 @@ impl Cache {
     }
 }
 
-/// Writes rounds as CSV, one line each.
-fn csv(rounds: &[RoundScores]) -> String {
+/// Writes rounds as CSV, one line each. Predicted numbers (no `classes`) have errors in place of an accuracy.
+fn csv(rounds: &[RoundScores], classes: bool) -> String {
     let tiers = rounds.iter().map(|line| line.tiers.len()).max().unwrap_or(0);
     let layers = rounds.iter().filter_map(|line| Some(line.conflicts.as_ref()?.layers.len())).max();
-    let mut out = String::from(
-        "round,seconds,devices,loss_mean,loss_variance,loss_worst10,loss_best10,accuracy_mean,\
-         accuracy_variance,accuracy_worst5,accuracy_best5,inter,bytes_up,bytes_down",
+    let (all, of_tier) = match classes {
+        true => ("accuracy_mean,accuracy_variance,accuracy_worst5,accuracy_best5", &["accuracy"][..]),
+        false => ("mae_mean,mae_variance,mae_worst10,mae_best10,r2", &["mae", "r2"][..]),
+    };
+    let mut out = format!(
+        "round,seconds,devices,loss_mean,loss_variance,loss_worst10,loss_best10,{all},inter,bytes_up,bytes_down"
     );
     for tier in 0..tiers {
-        out += &format!(",tier{tier}_loss,tier{tier}_loss_variance,tier{tier}_accuracy,tier{tier}_delivered");
+        out += &format!(",tier{tier}_loss,tier{tier}_loss_variance");
+        of_tier.iter().for_each(|name| out += &format!(",tier{tier}_{name}"));
+        out += &format!(",tier{tier}_delivered");
     }
     if let Some(layers) = layers {
         out += ",conflicts_model";
@@ -285,20 +290,32 @@ fn csv(rounds: &[RoundScores]) -> String {
     out += &target_columns(knobs);
     out += "\n";
     for line in rounds {
-        let RoundScores { round, seconds, devices, loss, accuracy, inter, bytes_up, bytes_down, .. } = line;
+        let RoundScores { round, seconds, devices, loss, inter, bytes_up, bytes_down, .. } = line;
+        let losses = [loss.mean, loss.variance, loss.worst10, loss.best10].map(|loss| loss.to_string());
+        let quality = match classes {
+            true => {
+                let of = |read: fn(&Distribution) -> f64| shown(line.accuracy.as_ref().map(read));
+                [of(|all| all.mean), of(|all| all.variance), of(|all| all.worst5), of(|all| all.best5)]
+                    .join(",")
+            }
+            false => {
+                let of = |read: fn(&Distribution) -> f64| shown(line.mae.as_ref().map(read));
+                let mae =
+                    [of(|all| all.mean), of(|all| all.variance), of(|all| all.worst10), of(|all| all.best10)];
+                format!("{},{}", mae.join(","), shown(line.r2))
+            }
+        };
         out += &format!(
-            "{round},{seconds},{devices},{},{},{},{},{},{},{},{},{inter},{bytes_up},{bytes_down}",
-            loss.mean,
-            loss.variance,
-            loss.worst10,
-            loss.best10,
-            accuracy.mean,
-            accuracy.variance,
-            accuracy.worst5,
-            accuracy.best5
+            "{round},{seconds},{devices},{},{quality},{inter},{bytes_up},{bytes_down}",
+            losses.join(",")
         );
         for tier in &line.tiers {
-            out += &format!(",{},{},{},{}", tier.loss, tier.loss_variance, tier.accuracy, tier.delivered);
+            out += &format!(",{},{},", tier.loss, tier.loss_variance);
+            out += &match classes {
+                true => shown(tier.accuracy),
+                false => format!("{},{}", shown(tier.mae), shown(tier.r2)),
+            };
+            out += &format!(",{}", tier.delivered);
         }
         if let Some(layers) = layers {
             match &line.conflicts {
@@ -315,6 +332,11 @@ fn csv(rounds: &[RoundScores]) -> String {
     out
 }
 
+/// Empty for a figure that does not exist.
+fn shown(figure: Option<f64>) -> String {
+    figure.map_or_else(String::new, |figure| figure.to_string())
+}
+
 /// Columns of the first knob, then of those inside tiers with a number.
 fn target_columns(knobs: usize) -> String {
     let name = |knob: usize| if knob == 0 { String::new() } else { format!("_{knob}") };
@@ -327,6 +349,6 @@ fn target_columns(knobs: usize) -> String {
 
 fn target_cells(point: Option<&KnobPoint>) -> String {
     let Some(KnobPoint { measured, target, value, status, .. }) = point else { return ",".repeat(4) };
-    let measured = measured.map_or_else(String::new, |measured| measured.to_string());
+    let measured = shown(*measured);
     format!(",{measured},{target},{value},{}", status.name())
 }

@@ -1,4 +1,4 @@
-//! Scores of models on test samples: losses, hits, and positive predictions by group.
+//! Scores of models on test samples: losses, hits or errors of predicted numbers, and positive predictions by group.
 //!
 //! One thread scores a whole job, and results are in the order of jobs. So they do not depend on the number of
 //! threads.
@@ -10,12 +10,13 @@ use std::sync::{
 
 use common::{
     Tier,
+    metrics::ErrorSums,
     plan::{Loss, Plan},
 };
 use strategies::tiered::{TierPlan, TieredModel};
 use trainer::{
     data::{DataSplit, Shard},
-    train::{Fast, PassMode, TargetLabels, TrainError, forward, score},
+    train::{Fast, PassMode, TargetLabels, TargetValues, TrainError, forward, score},
 };
 
 use super::ExperimentError;
@@ -40,6 +41,8 @@ pub struct ShardScore {
     /// are no groups.
     pub counts: Vec<f64>,
     pub positive: Vec<f64>,
+    /// Errors of predicted numbers, in place of hits.
+    pub errors: Option<ErrorSums>,
 }
 
 impl ShardScore {
@@ -47,8 +50,27 @@ impl ShardScore {
         if self.targets == 0 { 0.0 } else { self.loss / self.targets as f64 }
     }
 
-    pub fn accuracy(&self) -> f64 {
-        if self.targets == 0 { 0.0 } else { self.correct as f64 / self.targets as f64 }
+    /// `None` for predicted numbers.
+    pub fn accuracy(&self) -> Option<f64> {
+        let share = if self.targets == 0 { 0.0 } else { self.correct as f64 / self.targets as f64 };
+        self.errors.is_none().then_some(share)
+    }
+
+    /// Mean absolute error in the unit of the targets; `None` for classes.
+    pub fn mae(&self) -> Option<f64> {
+        self.errors?.mae()
+    }
+
+    /// `None` for classes, and where all targets are equal.
+    pub fn r2(&self) -> Option<f64> {
+        self.errors?.r2()
+    }
+
+    /// R2 over the samples of several devices together.
+    pub fn pooled_r2<'a>(scored: impl Iterator<Item = &'a Self>) -> Option<f64> {
+        let mut sums = ErrorSums::default();
+        scored.filter_map(|scored| scored.errors).for_each(|errors| sums.join(&errors));
+        sums.r2()
     }
 }
 
@@ -109,28 +131,50 @@ fn score_one(
     arena.resize(info.arena as usize, 0.0);
     arena.get_mut(..weights.len()).ok_or(missing)?.copy_from_slice(weights);
     let groups = if shard.targets() == 1 { shard.groups() as usize } else { 0 };
-    let mut scored =
-        ShardScore { counts: vec![0.0; groups], positive: vec![0.0; groups], ..ShardScore::default() };
+    let numbers = info.loss == Loss::Squared;
+    let mut scored = ShardScore {
+        counts: vec![0.0; groups],
+        positive: vec![0.0; groups],
+        errors: numbers.then(ErrorSums::default),
+        ..ShardScore::default()
+    };
     let (batch, inputs, targets) = (u32::from(info.batch.max(1)), info.inputs as usize, shard.targets());
-    let mut labels = Vec::new();
+    let (mut labels, mut values) = (Vec::new(), Vec::new());
     for first in (0..shard.test_len()).step_by(batch as usize) {
         let rows = batch.min(shard.test_len() - first);
         labels.clear();
+        values.clear();
         let at = info.input as usize;
         let room = &mut arena[at..at + inputs * rows as usize];
         for (index, row) in (first..).zip(room.chunks_exact_mut(inputs.max(1))) {
             shard.sample(DataSplit::Test, index, row)?;
             for position in 0..targets {
-                labels.push(shard.label_at(DataSplit::Test, index, position)?);
+                if numbers {
+                    values.push(shard.value_at(DataSplit::Test, index, position)?);
+                } else {
+                    labels.push(shard.label_at(DataSplit::Test, index, position)?);
+                }
             }
         }
         forward(plan, arena, rows as usize, PassMode::Evaluate, backend)?;
-        let truth = TargetLabels { labels: &labels, per_row: targets as usize };
-        let tally = score(plan, arena, rows as usize, &truth)?;
+        let per_row = targets as usize;
+        let tally = match numbers {
+            true => score(plan, arena, rows as usize, &TargetValues { values: &values, per_row })?,
+            false => score(plan, arena, rows as usize, &TargetLabels { labels: &labels, per_row })?,
+        };
         scored.samples += rows;
         scored.targets += u64::from(tally.targets);
         scored.correct += u64::from(tally.correct);
         scored.loss += tally.loss;
+        if let Some(errors) = &mut scored.errors {
+            // A model of numbers has one output for every number.
+            let predicted = &arena[info.logits as usize..];
+            for (at, (&value, &predicted)) in values.iter().zip(predicted).enumerate() {
+                let (value, unit) = (f64::from(value), f64::from(shard.unit((at % per_row.max(1)) as u32)));
+                let error = f64::from(predicted) - value;
+                errors.add(1.0, error.abs() * unit, error * error, (value, 0.0));
+            }
+        }
         if groups > 0 {
             let outputs = info.outputs as usize;
             let logits = &arena[info.logits as usize..];

@@ -6,7 +6,7 @@ use crate::results::{ExperimentRecord, UnitResult};
 use plots::number;
 
 /// Names of figures (see [`crate::results::FinalScores::figure`]) and their column titles.
-pub const FIGURES: [(&str, &str); 23] = [
+pub const FIGURES: [(&str, &str); 28] = [
     ("loss.mean", "loss"),
     ("loss.variance", "loss var"),
     ("loss.worst10", "loss worst 10%"),
@@ -17,7 +17,12 @@ pub const FIGURES: [(&str, &str); 23] = [
     ("accuracy.worst5", "acc worst 5%"),
     ("accuracy.best5", "acc best 5%"),
     ("accuracy.angle", "angle"),
+    ("mae.mean", "MAE"),
+    ("mae.worst10", "MAE worst 10%"),
+    ("r2", "R2"),
     ("global.accuracy", "global acc"),
+    ("global.mae", "global MAE"),
+    ("global.r2", "global R2"),
     ("gaps.max", "gap max"),
     ("gaps.min", "gap min"),
     ("gaps.variance", "gap var"),

@@ -11,6 +11,7 @@ use strategies::Registry;
 use trainer::data::Shard;
 
 mod own;
+mod regression;
 mod target;
 
 const SMALL: &str = r#"
@@ -257,7 +258,7 @@ name = "cfl"
     assert!(std::fs::read_to_string(kept.join("status.json")).unwrap().contains("\"finished\":true"));
     assert!(!runs.path().join("ufl-1").exists());
     // With one common model, pooled accuracy equals the accuracy on the whole test set.
-    assert!((groups.accuracy - units[0].last.global[0].accuracy).abs() < 1e-12);
+    assert!((groups.accuracy - units[0].last.global[0].accuracy.unwrap()).abs() < 1e-12);
 }
 
 /// With lambda 0, EAGLE equals FedAvg if both train on the same samples.

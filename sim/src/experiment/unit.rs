@@ -39,8 +39,8 @@ pub struct TrainedFleet {
     /// Predictions are those of a randomly picked device's model.
     pub mixture: bool,
     pub rounds: Vec<RoundScores>,
-    /// Last known test loss and accuracy of personal models.
-    pub personal: Vec<Option<(f64, f64)>>,
+    /// Last known test loss and accuracy of personal models; those of numbers have no accuracy.
+    pub personal: Vec<Option<(f64, Option<f64>)>>,
     /// Rounds in which each device delivered.
     pub heard: Vec<u32>,
     pub cost: RunCost,
@@ -206,8 +206,8 @@ fn fleet(
         let name = placed.device.as_str();
         let own = |report: &RoundReport| report.devices.iter().find(|line| line.device == name).cloned();
         for (report, line) in reports.iter().filter_map(|report| Some((report, own(report)?))) {
-            if let (Some(loss), Some(accuracy)) = (line.personal_loss, line.personal_accuracy) {
-                trained.personal[index] = Some((loss, accuracy));
+            if let Some(loss) = line.personal_loss {
+                trained.personal[index] = Some((loss, line.personal_accuracy));
             }
             trained.heard[index] += u32::from(report.purpose == "train");
         }
@@ -284,10 +284,11 @@ fn score(trained: &TrainedFleet, context: &UnitContext<'_>) -> Result<FinalScore
     let mut last = lines::distribution(&tiers, &scored, trained.model.plans.len());
     last.devices = devices(trained, arranged, &scored, alone.map(|alone| &*alone.test));
     if trained.personal.iter().any(Option::is_some) {
-        let of = |read: fn((f64, f64)) -> f64| trained.personal.iter().flatten().map(move |&both| read(both));
+        let losses = trained.personal.iter().flatten().map(|both| both.0);
+        let accuracies = || trained.personal.iter().flatten().filter_map(|both| both.1);
         last.personal = Some(PersonalFigures {
-            loss: lines::figures(of(|both| both.0), Better::Low),
-            accuracy: lines::figures(of(|both| both.1), Better::High),
+            loss: lines::figures(losses, Better::Low),
+            accuracy: accuracies().next().map(|_| lines::figures(accuracies(), Better::High)),
         });
     }
     if let (Some(whole), Some(common)) = (&trained.whole, &arranged.common) {
@@ -296,6 +297,8 @@ fn score(trained: &TrainedFleet, context: &UnitContext<'_>) -> Result<FinalScore
             samples: scored.samples.into(),
             loss: scored.mean_loss(),
             accuracy: scored.accuracy(),
+            mae: scored.mae(),
+            r2: scored.r2(),
         };
         last.global = score_all(&trained.model.plans, &jobs, threads)?.iter().map(global).collect();
     }
@@ -337,9 +340,11 @@ fn devices(
             test_samples: placed.shard.test_len(),
             loss: scored.mean_loss(),
             accuracy: scored.accuracy(),
+            mae: scored.mae(),
+            r2: scored.r2(),
             alone: alone.map(|alone| alone[index]),
             personal_loss: personal.map(|(loss, _)| loss),
-            personal_accuracy: personal.map(|(_, accuracy)| accuracy),
+            personal_accuracy: personal.and_then(|(_, accuracy)| accuracy),
             rounds: trained.heard[index],
         }
     };

@@ -116,6 +116,10 @@ pub enum PartitionError {
         "`{partition}` needs data of your own, such as csv = \"FILE\" in `data`; {set} has no such values"
     )]
     NoValues { partition: Partition, set: String },
+    #[error(
+        "`{partition}` divides by class, and the targets of {set} are numbers; use iid, column:NAME or file:PATH"
+    )]
+    NoClasses { partition: Partition, set: String },
     #[error("{there} values cannot be divided among {wanted} clients; ask for at most {there}")]
     TooFewValues { there: usize, wanted: usize },
     #[error("{set} has no groups; `fairtier sim data check {set}` shows what it has")]
@@ -154,6 +158,9 @@ impl Partition {
         testing: Testing,
         seed: u64,
     ) -> Result<Split, PartitionError> {
+        if set.is_regression() && self.needs_classes() {
+            return Err(PartitionError::NoClasses { partition: self.clone(), set: set.name.clone() });
+        }
         let parts = self.parts(set, clients, derive(seed, PARTS))?;
         let mut split = Split::new(parts, set);
         match self {
@@ -176,6 +183,23 @@ impl Partition {
             split.keep(clients, |share| share.train.len() >= train.max(1) && share.test.len() >= test)?;
         }
         Ok(split)
+    }
+
+    fn needs_classes(&self) -> bool {
+        match self {
+            Self::Shards { .. }
+            | Self::Dominant { .. }
+            | Self::Extreme
+            | Self::Rare { .. }
+            | Self::Pat { .. }
+            | Self::Dirichlet { .. }
+            | Self::DirichletFree { .. } => true,
+            Self::Iid
+            | Self::Natural { .. }
+            | Self::Column { .. }
+            | Self::File { .. }
+            | Self::Fractions { .. } => false,
+        }
     }
 
     /// Training samples of each client.
@@ -255,7 +279,7 @@ impl Partition {
         if rows == strata { Ok(()) } else { Err(PartitionError::Strata { rows, strata, what }) }
     }
 
-    /// The key by which samples are divided: natural client, group, or class.
+    /// The key by which samples are divided: natural client, group, or class. Numbers to predict are one class.
     fn keys(&self, records: &Records) -> Vec<u32> {
         match self {
             Self::Natural { .. } | Self::Column { .. } | Self::Fractions { by: Stratum::Client, .. } => {
@@ -264,6 +288,7 @@ impl Partition {
             Self::Fractions { by: Stratum::Group, .. } => {
                 records.groups().iter().map(|&group| group.into()).collect()
             }
+            _ if !records.values().is_empty() => vec![0; records.len()],
             _ => records.first_labels().collect(),
         }
     }

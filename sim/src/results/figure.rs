@@ -19,6 +19,13 @@ pub fn title(name: &str) -> String {
         "accuracy.worst10" => "accuracy, worst 10 %",
         "accuracy.angle" => "angle of accuracy (rad)",
         "accuracy.jain" => "Jain's index of accuracy",
+        "mae.mean" => "mean absolute error",
+        "mae.variance" => "variance of absolute error",
+        "mae.worst10" => "absolute error, worst 10 %",
+        "mae.best10" => "absolute error, best 10 %",
+        "r2" => "R2 of all devices",
+        "global.mae" => "absolute error on the common test set",
+        "global.r2" => "R2 on the common test set",
         "global.accuracy" => "accuracy on the common test set",
         "global.loss" => "loss on the common test set",
         "fairness.target" => "fairness target",
@@ -98,9 +105,14 @@ pub fn show_difference(name: &str, value: f64) -> String {
     }
 }
 
+/// Whether values are shares, which are written in percent.
+pub fn is_share(name: &str) -> bool {
+    kind(name) == Kind::Share
+}
+
 /// Whether higher values are better.
 pub fn high_is_good(name: &str) -> bool {
-    kind(name) == Kind::Share || name == "accuracy.jain"
+    kind(name) == Kind::Share || name == "accuracy.jain" || name == "r2" || name.ends_with(".r2")
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -145,6 +157,8 @@ mod tests {
                 && !high_is_good("accuracy.angle")
                 && !high_is_good("groups.dp")
         );
+        assert!(high_is_good("r2") && high_is_good("global.r2") && !high_is_good("mae.mean"));
+        assert!(is_share("accuracy.mean") && !is_share("r2"));
         assert_eq!(title("tier.3.loss"), "loss of tier 3");
     }
 }

@@ -74,7 +74,7 @@ fn tested(tiers: &[TierScores]) -> usize {
 impl RoundScores {
     /// A figure that both a round and the end have; `None` for the others.
     fn figure(&self, name: &str) -> Option<f64> {
-        let of_round = ["loss", "accuracy", "inter", "within", "tier", "tiers"];
+        let of_round = ["loss", "accuracy", "mae", "r2", "inter", "within", "tier", "tiers"];
         if !of_round.contains(&name.split('.').next()?) {
             return None;
         }
@@ -83,6 +83,8 @@ impl RoundScores {
         let scores = FinalScores {
             loss: self.loss,
             accuracy: self.accuracy,
+            mae: self.mae,
+            r2: self.r2,
             tiers: self.tiers.clone(),
             inter: self.inter,
             within,
@@ -95,10 +97,10 @@ impl RoundScores {
 impl FinalScores {
     /// A figure by its name; `None` if the name is unknown or the unit lacks the figure.
     ///
-    /// `loss.*` and `accuracy.*` (fields of [`Distribution`]), `within`, `inter`,
-    /// `tier.N.loss|accuracy|loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest tier divided
+    /// `loss.*`, `accuracy.*` and `mae.*` (fields of [`Distribution`]), `r2`, `within`, `inter`,
+    /// `tier.N.loss|accuracy|loss_variance|accuracy_variance|mae|r2`, `tiers.ratio` (loss of the narrowest tier divided
     /// by that of the widest), `tiers.cv` (standard deviation over mean of the tiers' losses), `validation.cv` (the same on
-    /// validation samples), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
+    /// validation samples), `device.N.loss|accuracy|mae|r2|gap`, `global.loss|accuracy|mae|r2`, `gaps.*`, `gaps_valid.*`,
     /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their mean),
     /// `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
@@ -108,7 +110,9 @@ impl FinalScores {
             ("within", None) => Some(self.within),
             ("inter", None) => Some(self.inter),
             ("loss", Some(rest)) => self.loss.figure(rest),
-            ("accuracy", Some(rest)) => self.accuracy.figure(rest),
+            ("accuracy", Some(rest)) => self.accuracy?.figure(rest),
+            ("mae", Some(rest)) => self.mae?.figure(rest),
+            ("r2", None) => self.r2,
             ("tiers", Some("ratio")) => Some(self.tiers.last()?.loss / self.tiers.first()?.loss),
             ("tiers", Some("cv")) => cv(&self.tiers),
             ("validation", Some("cv")) => self.validation_cv,
@@ -129,7 +133,7 @@ impl FinalScores {
             ("personal", Some(rest)) => {
                 let (kind, rest) = rest.split_once('.')?;
                 let personal = self.personal?;
-                if kind == "loss" { &personal.loss } else { &personal.accuracy }.figure(rest)
+                if kind == "loss" { Some(personal.loss) } else { personal.accuracy }?.figure(rest)
             }
             ("conflicts", Some("model")) => Some(self.conflicts.as_ref()?.model),
             ("conflicts", Some("layers")) => {
@@ -212,7 +216,7 @@ mod tests {
         let line = |round, devices, accuracy| RoundScores {
             round,
             tiers: vec![TierScores { devices, ..Default::default() }],
-            accuracy: Distribution { mean: accuracy, ..Default::default() },
+            accuracy: Some(Distribution { mean: accuracy, ..Default::default() }),
             ..Default::default()
         };
         // Round 90 is too early, round 96 has two of four devices, round 101 repeats the end.

@@ -9,7 +9,8 @@
 //! Results that are kept with the source are one file, `<experiment>.<profile>.jsonl`: the record on
 //! the first line, and one line per unit, in which lists of objects are tables (`pack`). Readers accept all forms.
 //!
-//! Losses are cross-entropies in nats, accuracies are shares in [0, 1], variances have divisor N.
+//! Losses are cross-entropies in nats, or squared errors of scaled numbers; accuracies are shares in [0, 1],
+//! variances have divisor N. A figure that does not exist is left out.
 
 mod check;
 pub(crate) mod figure;
@@ -168,8 +169,15 @@ pub struct RoundScores {
     pub devices: usize,
     /// Test losses of the devices.
     pub loss: Distribution,
-    /// Test accuracies of the devices.
-    pub accuracy: Distribution,
+    /// Test accuracies of the devices; none of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Distribution>,
+    /// Mean absolute errors of the devices, in the unit of the targets. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<Distribution>,
+    /// R2 over the test samples of all devices together. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
     /// Scores by tier, widest first.
     pub tiers: Vec<TierScores>,
     /// Variance of the tiers' mean losses.
@@ -240,12 +248,18 @@ pub struct TierScores {
     /// Variance of their losses.
     #[serde(deserialize_with = "nan_if_null")]
     pub loss_variance: f64,
-    /// Mean accuracy over the devices.
-    #[serde(deserialize_with = "nan_if_null")]
-    pub accuracy: f64,
+    /// Mean accuracy over the devices; none of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// Variance of their accuracies.
-    #[serde(deserialize_with = "nan_if_null")]
-    pub accuracy_variance: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_variance: Option<f64>,
+    /// Mean over the devices of their mean absolute errors. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
+    /// R2 over the test samples of the devices together. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
     /// Number of devices that were asked.
     pub asked: usize,
     /// Number of asked devices whose update arrived in time.
@@ -269,8 +283,15 @@ pub struct FinalScores {
     pub devices: Vec<DeviceScore>,
     /// Test losses of the devices.
     pub loss: Distribution,
-    /// Test accuracies of the devices.
-    pub accuracy: Distribution,
+    /// Test accuracies of the devices; none of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Distribution>,
+    /// Mean absolute errors of the devices, in the unit of the targets. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<Distribution>,
+    /// R2 over the test samples of all devices together. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
     /// Scores by tier, widest first.
     pub tiers: Vec<TierScores>,
     /// Mean of the variances of loss inside tiers, weighted by devices.
@@ -322,9 +343,15 @@ pub struct DeviceScore {
     /// Test loss of its slice of the global model.
     #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
-    /// Test accuracy of its slice of the global model.
-    #[serde(deserialize_with = "nan_if_null")]
-    pub accuracy: f64,
+    /// Test accuracy of its slice of the global model; none of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Mean absolute error in the unit of the targets. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
+    /// R2 over all test samples. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
     /// Test loss of the device's own model, trained alone, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<f64>,
@@ -344,7 +371,8 @@ pub struct PersonalFigures {
     /// Losses of the personal models.
     pub loss: Distribution,
     /// Accuracies of the personal models.
-    pub accuracy: Distribution,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Distribution>,
 }
 
 /// Scores of one model on the common test samples.
@@ -355,9 +383,15 @@ pub struct GlobalScore {
     /// Mean loss per sample.
     #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
-    /// Share of correct predictions.
-    #[serde(deserialize_with = "nan_if_null")]
-    pub accuracy: f64,
+    /// Share of correct predictions; none of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Mean absolute error in the unit of the targets. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
+    /// R2 over all test samples. Only of predicted numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
 }
 
 /// Gaps r_k: test loss of the global model minus that of the device's own model.

@@ -12,7 +12,14 @@ pub struct CurvePoint {
     pub rounds: u32,
     pub loss: Spread,
     pub variance: Spread,
-    pub accuracy: Spread,
+    /// None of predicted numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Spread>,
+    /// Mean over devices of absolute errors. Only of predicted numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mae: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r2: Option<Spread>,
     pub tiers: Vec<TierPoint>,
     /// Of runs with a fairness target.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,14 +39,21 @@ pub struct TargetPoint {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct TierPoint {
     pub loss: Spread,
-    pub accuracy: Spread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mae: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r2: Option<Spread>,
 }
 
 /// One seed's value of a point.
 struct CurveSample<'a> {
     rounds: u32,
     loss: &'a Distribution,
-    accuracy: &'a Distribution,
+    accuracy: Option<f64>,
+    mae: Option<f64>,
+    r2: Option<f64>,
     tiers: &'a [TierScores],
     knob: Option<&'a KnobPoint>,
     /// Whether any device was scored. Without, loss and accuracy are no figures.
@@ -60,15 +74,21 @@ pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
         let heard = |sample: &CurveSample<'_>, tier: usize| {
             sample.tiers.get(tier).copied().filter(|line| line.devices > 0)
         };
+        let classes = samples.iter().any(|sample| sample.accuracy.is_some());
+        let numbers = samples.iter().any(|sample| sample.mae.is_some());
         let tier = |tier: usize| TierPoint {
             loss: over(&|sample| Some(heard(sample, tier)?.loss)),
-            accuracy: over(&|sample| Some(heard(sample, tier)?.accuracy)),
+            accuracy: classes.then(|| over(&|sample| heard(sample, tier)?.accuracy)),
+            mae: numbers.then(|| over(&|sample| heard(sample, tier)?.mae)),
+            r2: numbers.then(|| over(&|sample| heard(sample, tier)?.r2)),
         };
         Some(CurvePoint {
             rounds: samples.first()?.rounds,
             loss: over(&|sample| sample.heard.then_some(sample.loss.mean)),
             variance: over(&|sample| sample.heard.then_some(sample.loss.variance)),
-            accuracy: over(&|sample| sample.heard.then_some(sample.accuracy.mean)),
+            accuracy: classes.then(|| over(&|sample| sample.accuracy.filter(|_| sample.heard))),
+            mae: numbers.then(|| over(&|sample| sample.mae)),
+            r2: numbers.then(|| over(&|sample| sample.r2)),
             tiers: (0..tiers).map(tier).collect(),
             target: samples.iter().any(|sample| sample.knob.is_some()).then(|| TargetPoint {
                 target: over(&|sample| Some(sample.knob?.target)),
@@ -85,11 +105,18 @@ fn sample(unit: &UnitResult, at: usize) -> Option<CurveSample<'_>> {
     if at == unit.rounds.len() {
         let last = &unit.last;
         let rounds = unit.rounds.last().map_or(0, |line| line.round);
-        let FinalScores { loss, accuracy, tiers, .. } = last;
-        return Some(CurveSample { rounds, loss, accuracy, tiers, knob: None, heard: true });
+        let FinalScores { loss, accuracy, mae, r2, tiers, .. } = last;
+        let (accuracy, mae, r2) = (mean(accuracy), mean(mae), *r2);
+        return Some(CurveSample { rounds, loss, accuracy, mae, r2, tiers, knob: None, heard: true });
     }
     let line = unit.rounds.get(at)?;
     let rounds = line.round.saturating_sub(1);
-    let RoundScores { loss, accuracy, tiers, .. } = line;
-    Some(CurveSample { rounds, loss, accuracy, tiers, knob: line.fairness.first(), heard: line.is_heard() })
+    let RoundScores { loss, accuracy, mae, r2, tiers, .. } = line;
+    let (accuracy, mae, r2) = (mean(accuracy), mean(mae), *r2);
+    let (knob, heard) = (line.fairness.first(), line.is_heard());
+    Some(CurveSample { rounds, loss, accuracy, mae, r2, tiers, knob, heard })
+}
+
+fn mean(scores: &Option<Distribution>) -> Option<f64> {
+    scores.map(|scores| scores.mean)
 }

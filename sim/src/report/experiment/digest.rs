@@ -35,6 +35,11 @@ pub const FIGURES: &[&str] = &[
     "accuracy.best5",
     "accuracy.angle",
     "accuracy.jain",
+    "mae.mean",
+    "mae.variance",
+    "mae.worst10",
+    "mae.best10",
+    "r2",
     "fairness.target",
     "fairness.measured",
     "fairness.value",
@@ -43,6 +48,8 @@ pub const FIGURES: &[&str] = &[
     "gaps.variance",
     "gaps_valid.variance",
     "global.accuracy",
+    "global.mae",
+    "global.r2",
     "personal.accuracy.mean",
     "personal.accuracy.variance",
     "conflicts.model",
@@ -111,8 +118,8 @@ pub struct SettingDigest {
     pub gini: Option<Spread>,
     pub tiers: Vec<TierDigest>,
     pub curve: Vec<CurvePoint>,
-    /// Tier, loss and accuracy of every device in the first finished seed.
-    pub devices: Vec<(usize, f64, f64)>,
+    /// Tier, loss and accuracy of every device in the first finished seed; predicted numbers have no accuracy.
+    pub devices: Vec<(usize, f64, Option<f64>)>,
     /// Wall time of all its runs in seconds.
     pub seconds: f64,
 }
@@ -122,8 +129,16 @@ pub struct TierDigest {
     pub devices: usize,
     pub loss: Spread,
     pub loss_variance: Spread,
-    pub accuracy: Spread,
-    pub accuracy_variance: Spread,
+    /// None of predicted numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy_variance: Option<Spread>,
+    /// Only of predicted numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mae: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r2: Option<Spread>,
     pub bytes_up: Spread,
     pub bytes_down: Spread,
     /// Sum over devices of the time in which they worked and sent, in seconds.
@@ -212,6 +227,11 @@ impl ExperimentDigest {
         setting.diverged.is_empty() || self.run().all(|(_, other)| !other.diverged.is_empty())
     }
 
+    /// Whether numbers are predicted, which have errors in place of an accuracy. Those of diverged runs are no figures.
+    pub fn predicts_numbers(&self) -> bool {
+        self.run().next().is_some() && !self.figures.contains(&"accuracy.mean")
+    }
+
     pub fn tiers(&self) -> usize {
         self.settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0)
     }
@@ -236,8 +256,9 @@ impl SettingDigest {
     fn new(results: &ExperimentResults, setting: &SettingRecord) -> Self {
         let units: Vec<&UnitResult> = results.units(&setting.id).collect();
         let spread = |name: &&'static str| Some((*name, results.spread(&setting.id, name)?));
-        let accuracies =
-            |unit: &UnitResult| unit.last.devices.iter().map(|device| device.accuracy).collect::<Vec<_>>();
+        let accuracies = |unit: &UnitResult| {
+            unit.last.devices.iter().filter_map(|device| device.accuracy).collect::<Vec<_>>()
+        };
         let ginis: Vec<f64> = units.iter().filter_map(|unit| gini(&accuracies(unit))).collect();
         let figures: BTreeMap<&str, Spread> = FIGURES.iter().filter_map(spread).collect();
         let first = units.first().map_or(&[][..], |unit| &unit.last.devices);
@@ -293,8 +314,9 @@ fn tiers(units: &[&UnitResult]) -> Vec<TierDigest> {
         let score = |name: &str| {
             let name = format!("tier.{tier}.{name}");
             let values: Vec<f64> = units.iter().filter_map(|unit| unit.figure(&name)).collect();
-            Spread::of(&values)
+            (!values.is_empty()).then(|| Spread::of(&values))
         };
+        let loss = |name: &str| score(name).unwrap_or_else(|| Spread::of(&[]));
         let cost = |of: fn(&crate::results::TierCost) -> f64| {
             let values: Vec<f64> =
                 units.iter().filter_map(|unit| unit.account.tiers.get(tier).map(of)).collect();
@@ -307,10 +329,12 @@ fn tiers(units: &[&UnitResult]) -> Vec<TierDigest> {
                 .map(|line| line.devices)
                 .max()
                 .unwrap_or(0),
-            loss: score("loss"),
-            loss_variance: score("loss_variance"),
+            loss: loss("loss"),
+            loss_variance: loss("loss_variance"),
             accuracy: score("accuracy"),
             accuracy_variance: score("accuracy_variance"),
+            mae: score("mae"),
+            r2: score("r2"),
             bytes_up: cost(|tier| tier.bytes_up as f64),
             bytes_down: cost(|tier| tier.bytes_down as f64),
             busy_s: cost(|tier| tier.busy_s),

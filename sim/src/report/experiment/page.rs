@@ -46,13 +46,19 @@ fn header(digest: &Digest) -> Element {
     } else {
         "Claims of papers on fair federated learning, and our results.".to_owned()
     };
+    let numbers = match digest.experiments.iter().any(ExperimentDigest::predicts_numbers) {
+        true => {
+            " Losses of predicted numbers are squared errors of scaled numbers; absolute errors are in the unit of the file."
+        }
+        false => "",
+    };
     let ratio = if digest.sources.is_empty() { "" } else { " Ratio is ours to published." };
     el("header")
         .with(el("h1").text("Experiments"))
         .with(el("p").class("lead").text(lead))
         .with(el("p").class("soft").text(format_args!(
             "± is the standard deviation over seeds (divisor runs − 1), [..] a 95 % interval of the mean. Losses in nats; \
-             variances over devices have divisor N, those of accuracy in percent squared.{ratio}",
+             variances over devices have divisor N, those of accuracy in percent squared.{numbers}{ratio}",
         )))
 }
 
@@ -221,23 +227,24 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
     let figure =
         |plot: Element, caption: String| el("figure").with(plot).with(el("figcaption").text(caption));
     let (unfair, good) = plots::judged(experiment);
-    vec![
-        figure(
-            plots::pareto(experiment),
-            format!(
-                "Fairness against quality: {} and {}, with one standard deviation over seeds. The broken line joins \
+    let mut figures = vec![figure(
+        plots::pareto(experiment),
+        format!(
+            "Fairness against quality: {} and {}, with one standard deviation over seeds. The broken line joins \
                  settings that no other setting beats in both.",
-                figure::title(unfair),
-                figure::title(good)
-            ),
+            figure::title(unfair),
+            figure::title(good)
         ),
-        figure(
+    )];
+    if !experiment.predicts_numbers() {
+        figures.push(figure(
             plots::lorenz(experiment),
             "How evenly accuracy is spread over devices (first finished seed); on the diagonal all are equal. \
              Gini indices are in the table of settings."
                 .into(),
-        ),
-    ]
+        ));
+    }
+    figures
 }
 
 /// The plot of every device's loss.

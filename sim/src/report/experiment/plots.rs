@@ -20,6 +20,7 @@ use plots::{
 pub fn judged(experiment: &ExperimentDigest) -> (&'static str, &'static str) {
     let has = |name: &str| experiment.figures.contains(&name);
     match experiment.tiers() {
+        _ if experiment.predicts_numbers() => ("mae.variance", "r2"),
         _ if has("groups.dp") => ("groups.dp", "groups.accuracy"),
         _ if has("gaps.variance") => ("gaps.variance", "accuracy.mean"),
         0 | 1 => ("accuracy.variance", "accuracy.mean"),
@@ -31,7 +32,7 @@ pub fn pareto(experiment: &ExperimentDigest) -> Element {
     let (unfair, good) = judged(experiment);
     let factor = |name: &str| match name {
         "accuracy.variance" => 1e4,
-        _ if figure::high_is_good(name) => 100.0,
+        _ if figure::is_share(name) => 100.0,
         _ => 1.0,
     };
     let scaled = |spread: &Spread, name| (spread.mean * factor(name), spread.std * factor(name));
@@ -47,7 +48,8 @@ pub fn pareto(experiment: &ExperimentDigest) -> Element {
     };
     let shown = |(_, setting): &(usize, &SettingDigest)| experiment.scales(setting);
     let points: Vec<ParetoPoint<'_>> = experiment.run().filter(shown).filter_map(point).collect();
-    let axes = Axes { unfair: &figure::title(unfair), good: &format!("{}, percent", figure::title(good)) };
+    let unit = if figure::is_share(good) { ", percent" } else { "" };
+    let axes = Axes { unfair: &figure::title(unfair), good: &format!("{}{unit}", figure::title(good)) };
     pareto::pareto(axes, &points)
 }
 
@@ -59,12 +61,17 @@ pub fn losses(experiment: &ExperimentDigest) -> Element {
         scales: experiment.scales(setting),
     };
     let rows: Vec<SpreadRow<'_>> = experiment.run().map(row).collect();
-    spread::spread("test loss of a device (nats)", &rows)
+    let title = match experiment.predicts_numbers() {
+        true => "test loss of a device (squared error of scaled numbers)",
+        false => "test loss of a device (nats)",
+    };
+    spread::spread(title, &rows)
 }
 
 /// Curves of every tier with equal axes, then of all devices.
 pub fn curves(experiment: &ExperimentDigest) -> Vec<Element> {
     let tiers = experiment.tiers();
+    let numbers = experiment.predicts_numbers();
     let mut panels = vec![];
     if tiers > 1 {
         let of = |what, log, read: &dyn Fn(&CurvePoint, usize) -> Option<Spread>| -> Vec<Element> {
@@ -77,21 +84,24 @@ pub fn curves(experiment: &ExperimentDigest) -> Vec<Element> {
             panels.iter().map(|panel| panel.draw(hull)).collect()
         };
         panels.extend(of("mean loss", true, &|point, tier| Some(point.tiers.get(tier)?.loss)));
-        panels.extend(of("accuracy, percent", false, &|point, tier| {
-            Some(percent(point.tiers.get(tier)?.accuracy))
-        }));
+        panels.extend(match numbers {
+            true => of("R2", false, &|point, tier| point.tiers.get(tier)?.r2),
+            false => {
+                of("accuracy, percent", false, &|point, tier| Some(percent(point.tiers.get(tier)?.accuracy?)))
+            }
+        });
     }
-    panels.extend([
-        panel(experiment, "All: mean loss".into(), "mean loss", true, &|point| Some(point.loss)).draw(None),
-        panel(experiment, "All: accuracy, percent".into(), "accuracy, percent", false, &|point| {
-            Some(percent(point.accuracy))
-        })
-        .draw(None),
-        panel(experiment, "All: variance of loss".into(), "variance of loss", true, &|point| {
-            Some(point.variance)
-        })
-        .draw(None),
-    ]);
+    let all = |what: &'static str, log, read: &dyn Fn(&CurvePoint) -> Option<Spread>| {
+        panel(experiment, format!("All: {what}"), what, log, read).draw(None)
+    };
+    panels.push(all("mean loss", true, &|point| Some(point.loss)));
+    if numbers {
+        panels.push(all("mean absolute error", true, &|point| point.mae));
+        panels.push(all("R2", false, &|point| point.r2));
+    } else {
+        panels.push(all("accuracy, percent", false, &|point| Some(percent(point.accuracy?))));
+    }
+    panels.push(all("variance of loss", true, &|point| Some(point.variance)));
     panels
 }
 
@@ -146,7 +156,7 @@ fn percent(spread: Spread) -> Spread {
 
 pub fn lorenz(experiment: &ExperimentDigest) -> Element {
     let line = |(index, setting): (usize, &SettingDigest)| {
-        let accuracies: Vec<f64> = setting.devices.iter().map(|device| device.2).collect();
+        let accuracies: Vec<f64> = setting.devices.iter().filter_map(|device| device.2).collect();
         Lorenz { index, name: label(experiment, index), curve: lorenz::curve(&accuracies) }
     };
     let lines: Vec<Lorenz<'_>> = experiment.run().map(line).collect();

@@ -173,14 +173,18 @@ pub fn prices(experiment: &ExperimentDigest) -> Option<Element> {
 
 /// The numbers of the plots by tier.
 pub fn tiers(experiment: &ExperimentDigest) -> Element {
+    let [quality, second] = match experiment.predicts_numbers() {
+        true => ["Mean absolute error", "R2"],
+        false => ["Accuracy", "Variance (percent²)"],
+    };
     let names = [
         "Setting",
         "Tier",
         "Devices",
         "Mean loss",
         "Variance of loss",
-        "Accuracy",
-        "Variance (percent²)",
+        quality,
+        second,
         "Up",
         "Down",
         "Time",
@@ -200,6 +204,14 @@ pub fn tiers(experiment: &ExperimentDigest) -> Element {
 fn tier_row(name: Option<Element>, at: usize, tier: &TierDigest) -> Element {
     let cell = |spread: &Spread, text: String| el("td").set("data-value", spread.mean).text(text);
     let scored = |spread: &Spread, figure: &str| cell(spread, figure::show_spread(figure, spread));
+    let given = |spread: &Option<Spread>, figure: &str| match spread {
+        Some(spread) => scored(spread, figure),
+        None => el("td").text("–"),
+    };
+    let (quality, second) = match &tier.mae {
+        Some(mae) => (scored(mae, "mae.mean"), given(&tier.r2, "r2")),
+        None => (given(&tier.accuracy, "accuracy.mean"), given(&tier.accuracy_variance, "accuracy.variance")),
+    };
     let mean = |spread: &Spread, show: fn(f64) -> String| cell(spread, show(spread.mean));
     el("tr")
         .all(name)
@@ -207,8 +219,8 @@ fn tier_row(name: Option<Element>, at: usize, tier: &TierDigest) -> Element {
         .with(el("td").text(tier.devices))
         .with(scored(&tier.loss, "loss.mean"))
         .with(scored(&tier.loss_variance, "loss.variance"))
-        .with(scored(&tier.accuracy, "accuracy.mean"))
-        .with(scored(&tier.accuracy_variance, "accuracy.variance"))
+        .with(quality)
+        .with(second)
         .with(mean(&tier.bytes_up, number::bytes))
         .with(mean(&tier.bytes_down, number::bytes))
         .with(mean(&tier.busy_s, number::seconds))
@@ -218,6 +230,7 @@ fn tier_row(name: Option<Element>, at: usize, tier: &TierDigest) -> Element {
 
 /// The configuration: strategies, parameters, Gini indices, time.
 pub fn settings(experiment: &ExperimentDigest) -> Element {
+    let numbers = experiment.predicts_numbers();
     let row = |setting: &SettingDigest| {
         let params = setting.params.iter().map(|params| el("div").with(el("code").text(params)));
         let seeds: Vec<String> = setting.seeds.iter().map(u64::to_string).collect();
@@ -228,11 +241,12 @@ pub fn settings(experiment: &ExperimentDigest) -> Element {
             .with(el("td").class("left words").all(params))
             .with(el("td").class("left").text(if setting.data.is_empty() { "–" } else { &setting.data }))
             .with(el("td").text(if seeds.is_empty() { "–".into() } else { seeds.join(", ") }))
-            .with(el("td").text(gini))
+            .all((!numbers).then(|| el("td").text(gini)))
             .with(el("td").text(number::seconds(setting.seconds)))
     };
-    let names =
-        ["Setting", "Strategy", "Parameters as used", "Data", "Seeds", "Gini of accuracy", "Wall time"];
+    let mut names = vec!["Setting", "Strategy", "Parameters as used", "Data", "Seeds"];
+    names.extend((!numbers).then_some("Gini of accuracy"));
+    names.push("Wall time");
     let body = el("tbody").all(experiment.settings.iter().map(row));
     scroll("Settings", el("table").with(head(&names)).with(body))
 }
