@@ -236,7 +236,9 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     });
     let page = wait_for("the page to show the final scores", || {
         let page = get(&address, "/", "");
-        page.contains("Scores of the final model").then_some(page)
+        let all = page.contains("Scores of the final model")
+            && value_of(&page, "committed") == last["committed"].as_f64().unwrap();
+        all.then_some(page)
     });
     compare(&address, &page, &last);
     // What another strategy would have done with a recorded round.
