@@ -51,7 +51,8 @@ impl View<'_> {
     }
 
     pub fn committed(&self) -> u32 {
-        self.live.as_ref().map_or(self.history.committed(), |live| live.committed)
+        // A snapshot may be older than the history, and before the first report only it knows.
+        self.live.as_ref().map_or(0, |live| live.committed).max(self.history.committed())
     }
 
     pub fn rounds(&self) -> u32 {
