@@ -335,6 +335,9 @@ impl DashboardConfig {
     }
 }
 
+/// Events with this target are logged at every level: who has logged in to the dashboard, and what operators have done there.
+pub const OPERATOR_LOG: &str = "fairtier::operator";
+
 /// The table `[log]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
