@@ -492,6 +492,13 @@ impl Config {
                 why: "this strategy needs local sgd",
             });
         }
+        if method.strategy.rolls() && self.wire.error_feedback {
+            return Err(ConfigError::Value {
+                key: "wire.error_feedback",
+                value: format!("true with strategy {strategy}"),
+                why: "devices hold other units in every round, so a rounding error cannot be made up for",
+            });
+        }
         let averages = method.strategy.scope().is_none();
         if guard.mode == Mode::Bound && guard.bonus == Bonus::Agreeing && !averages {
             return Err(ConfigError::Value {

@@ -3,7 +3,7 @@
 use strategies::Registry;
 use trainer::data::schema::nearest::hint;
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use super::{
     Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
@@ -51,6 +51,21 @@ pub enum RunEvent {
     Written(PathBuf),
 }
 
+/// A part of an experiment: some of its settings, until some time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    /// Only settings of these variants; empty means all.
+    pub variants: Vec<String>,
+    /// No unit begins after this moment.
+    pub until: Option<Instant>,
+}
+
+impl Part {
+    fn has(&self, setting: &Setting) -> bool {
+        self.variants.is_empty() || self.variants.contains(&setting.variant)
+    }
+}
+
 /// A finished experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
@@ -68,12 +83,23 @@ pub fn run(
     options: &RunOptions,
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<RunOutcome, ExperimentError> {
+    run_part(loaded, options, &Part::default(), observe)
+}
+
+/// Runs those of the part. The outcome has all units that are finished.
+pub(crate) fn run_part(
+    loaded: &LoadedExperiment,
+    options: &RunOptions,
+    part: &Part,
+    observe: &mut dyn FnMut(RunEvent),
+) -> Result<RunOutcome, ExperimentError> {
     let loaded = &target::prepare(loaded, &options.registry, options.twin)?;
     loaded.settings.iter().try_for_each(|setting| check_parameters(setting, &options.registry))?;
     let places = DataDirs::usual(options.data.as_deref());
     let seeds = &loaded.experiment.seeds;
     let all: Vec<(&Setting, u64)> =
         seeds.iter().flat_map(|&seed| loaded.settings.iter().map(move |setting| (setting, seed))).collect();
+    let all: Vec<_> = all.into_iter().filter(|(setting, _)| part.has(setting)).collect();
     let (mut missing, mut rounds) = (Vec::new(), 0);
     for (setting, seed) in &all {
         if finished(loaded, options, setting, *seed).is_none() {
@@ -88,6 +114,9 @@ pub fn run(
     observe(RunEvent::Begin { there, units: missing.len(), rounds });
     let mut cache = Cache::default();
     for (setting, seed) in missing {
+        if part.until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
         observe(RunEvent::Unit { label: setting.label.clone(), seed });
         let place =
             |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
