@@ -54,7 +54,7 @@ pub use reference::{KeyTable, keys};
 pub(crate) use list::ALL;
 pub(crate) use price::{Price, PriceLine, prices};
 pub(crate) use source::{data_of, rounds_of};
-pub(crate) use summary::summary;
+pub(crate) use summary::{diverged, summary};
 pub(crate) use sweep::sweep;
 pub(crate) use words::{checks, over_limit, targets};
 
