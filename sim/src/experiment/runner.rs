@@ -108,19 +108,26 @@ pub(crate) fn run_part(
         }
     }
     let there = all.len() - missing.len();
+    let place = |setting: &Setting, seed, source| {
+        let source = Box::new(source);
+        ExperimentError::Unit { setting: setting.id.clone(), seed, source }
+    };
+    // Data that cannot be read shall leave no results.
+    let mut cache = Cache::default();
+    if let Some(&(setting, seed)) = missing.first() {
+        cache.arranged(setting, &places, seed).map_err(|source| place(setting, seed, source))?;
+    }
     let record = loaded.record();
     let home = options.out.join(&loaded.name).join(&loaded.profile);
     results::write(&home.join(results::RECORD), &serde_json::to_string_pretty(&record)?)?;
     observe(RunEvent::Begin { there, units: missing.len(), rounds });
-    let mut cache = Cache::default();
     for (setting, seed) in missing {
         if part.until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
         observe(RunEvent::Unit { label: setting.label.clone(), seed });
-        let place =
-            |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
-        let result = one(loaded, options, &places, &mut cache, setting, seed, observe).map_err(place)?;
+        let result = one(loaded, options, &places, &mut cache, setting, seed, observe)
+            .map_err(|source| place(setting, seed, source))?;
         let path = options.out.join(result.unit.file());
         results::write(&path.with_extension("csv"), &csv(&result.rounds, result.last.accuracy.is_some()))?;
         results::write(&path, &serde_json::to_string(&result)?)?;
