@@ -89,4 +89,6 @@ mod averaging;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod convex;
+#[cfg(test)]
 pub(crate) mod fleet;

@@ -460,3 +460,67 @@ fn the_appendix_shows_computed_checks() {
     // Rounds and seeds against those of the paper, settings against the file.
     assert!(text.contains("| full | 6 | 300 | 3 | 5 | 2 | 8 |"), "{text}");
 }
+
+fn kept() -> Evidence {
+    Evidence::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("results")).unwrap()
+}
+
+/// Grids, seeds, data and checks were stated before: the files are the registration.
+#[test]
+fn kept_results_are_those_that_the_files_register() {
+    let all = kept();
+    assert!(all.experiments.len() > 20);
+    for results in &all.experiments {
+        assert_eq!(others(results), [""; 0], "{}", results.record.experiment);
+    }
+}
+
+#[test]
+fn results_with_other_grids_seeds_or_checks_are_told() {
+    let all = kept();
+    let of = |name: &str| all.of(name).next().unwrap().clone();
+    let told = |results: &ExperimentResults, wanted: &str| {
+        let found = others(results).join("; ");
+        assert!(found.contains(wanted), "{wanted}: {found}");
+    };
+    let plain = of("fairheterofl-digits");
+    let replaced = |from: &str, to: &str| {
+        let mut changed = plain.clone();
+        assert!(changed.record.toml.contains(from), "{from}: {}", changed.record.toml);
+        changed.record.toml = changed.record.toml.replacen(from, to, 1);
+        changed
+    };
+    told(&replaced("dominant:0.8", "dominant:0.5"), "`data`");
+    told(&replaced("\nlr = 0.001", "\nlr = 0.002"), "`training`");
+    told(&replaced("\nrounds = ", "\nrounds = 9"), "more rounds");
+    let grid = plain
+        .record
+        .toml
+        .lines()
+        .find(|line| line.contains("loss.") || line.starts_with("q = "))
+        .unwrap()
+        .to_owned();
+    told(&replaced(&grid, &grid.replace(['1', 'a'], "7")), "`strategies`: ");
+    let mut seeds = plain.clone();
+    seeds.units[0].unit.seed = 4711;
+    told(&seeds, "seed 4711");
+    let mut setting = plain.clone();
+    setting.units[0].unit.setting = "invented".into();
+    told(&setting, "setting invented");
+    let mut keys = plain.clone();
+    keys.units[3].fingerprint = "0123456789abcdef".into();
+    told(&keys, "was run with other keys");
+    let mut checks = of("tour");
+    checks.record.toml = checks.record.toml.replacen("\"inter\"", "\"within\"", 1);
+    told(&checks, "`check`: ");
+}
+
+#[test]
+fn the_record_and_the_appendix_are_up_to_date() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let all = kept();
+    for (file, text) in [("REPRODUCTION.md", record(&all)), ("docs/reproduction.md", appendix(&all))] {
+        let written = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(written == text, "{file} is not what `fairtier sim reproduce` writes");
+    }
+}

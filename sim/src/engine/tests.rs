@@ -138,7 +138,7 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[strategies::tiered::Tie
 
 #[test]
 fn rounds_over_quic_give_the_same_model() {
-    for strategy in ["heterofl", "fairheterofl", "fedeba_plus"] {
+    for strategy in ["heterofl", "fedrolex", "fairheterofl", "fedeba_plus"] {
         let text = format!(
             "run = {{ rounds = 3, min_devices = 5, seed = 7 }}\ntraining = {{ lr = 0.2 }}\n\
              server = {{ listen = \"127.0.0.1:0\" }}\nstrategy = {{ name = \"{strategy}\" }}"

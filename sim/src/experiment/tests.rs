@@ -197,6 +197,44 @@ fn parameters_are_checked_before_anything_trains() {
 }
 
 #[test]
+fn a_model_with_too_few_classes_is_told_with_both_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = ["model='mlp:64-8-5'".to_owned()];
+    let loaded = LoadedExperiment::parse("small", SMALL, "quick", &keys).unwrap();
+    let options = RunOptions {
+        out: dir.path().into(),
+        data: None,
+        threads: 1,
+        registry: Registry::standard(),
+        twin: false,
+        runs: None,
+    };
+    let mut error: &dyn std::error::Error = &run(&loaded, &options, &mut |_| {}).unwrap_err();
+    let mut told = error.to_string();
+    while let Some(source) = error.source() {
+        error = source;
+        told += &error.to_string();
+    }
+    assert!(told.contains("5 outputs") && told.contains("10"), "{told}");
+}
+
+#[test]
+fn a_strategy_runs_with_its_variants_only() {
+    let open = |own: &str| {
+        let text =
+            SMALL.replace("alone = { epochs = 2 }", "[[variants]]\nid = 'a'\n[[variants]]\nid = 'b'\n");
+        LoadedExperiment::parse("small", &text.replace("id = \"local\"", own), "quick", &[])
+    };
+    let ids = |loaded: &LoadedExperiment| -> Vec<String> {
+        loaded.settings.iter().map(|setting| setting.id.clone()).collect()
+    };
+    let loaded = open("id = \"local\"\nvariants = ['b']").unwrap();
+    assert_eq!(ids(&loaded), ["a-heterofl", "a-fair", "b-heterofl", "b-fair", "b-local"]);
+    let error = open("id = \"local\"\nvariants = ['c']").unwrap_err().to_string();
+    assert!(error.contains("no variant") && error.contains('c'), "{error}");
+}
+
+#[test]
 fn mistyped_names_are_answered_with_the_nearest() {
     let open = |name: &str, keys: &[&str]| {
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();

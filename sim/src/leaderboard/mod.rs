@@ -12,6 +12,8 @@
 mod fill;
 mod page;
 mod ranks;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -12,9 +12,16 @@ use crate::{
 };
 
 fn each(mut check: impl FnMut(&str, Method)) {
+    each_anew(|name, new| check(name, new()));
+}
+
+/// With what makes the method once more.
+fn each_anew(mut check: impl FnMut(&str, &dyn Fn() -> Method)) {
     for name in Registry::standard().names() {
-        check(name, by_name(name, Value::Null).unwrap());
+        check(name, &|| by_name(name, Value::Null).unwrap());
     }
+    // Another algorithm under the same name.
+    check("aaggff", &|| by_name("aaggff", json!({"form": "silos"})).unwrap());
 }
 
 #[test]
@@ -112,7 +119,8 @@ fn an_empty_round_moves_nothing() {
 
 #[test]
 fn failed_devices_are_dropped_before_weights() {
-    each(|name, mut strategy| {
+    each_anew(|name, new| {
+        let mut strategy = new();
         let clean = Fleet::random(8, 2, true);
         let mut dirty = clean.clone();
         let update = vec![1.0; clean.tiers[0].len()];
@@ -124,7 +132,7 @@ fn failed_devices_are_dropped_before_weights() {
         dirty.add("x3", 0, 9, 1.0, &bad);
         dirty.add("x4", 0, 9, 1.0, &update[1..]);
         let (expected, _) = clean.combine(&mut strategy);
-        let mut again = by_name(name, Value::Null).unwrap();
+        let mut again = new();
         let (theta, outcome) = dirty.combine(&mut again);
         assert_eq!(theta, expected, "{name}");
         let codes: Vec<_> = outcome.refused.iter().map(|refused| refused.code).collect();
@@ -159,10 +167,11 @@ fn a_result_that_is_not_finite_keeps_model_and_state() {
 
 #[test]
 fn state_survives_and_foreign_state_is_refused() {
-    each(|name, mut strategy| {
+    each_anew(|name, new| {
+        let mut strategy = new();
         let fleet = Fleet::random(3, 2, true);
         let _ = fleet.combine(&mut strategy);
-        let mut resumed = by_name(name, Value::Null).unwrap();
+        let mut resumed = new();
         resumed.restore(&strategy.save()).unwrap();
         assert_eq!(fleet.combine(&mut strategy), fleet.combine(&mut resumed), "{name}");
         assert!(resumed.restore(&[0xff; 7]).is_err(), "{name}");

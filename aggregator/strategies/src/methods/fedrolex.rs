@@ -8,7 +8,8 @@
 //! ```
 //! A tier always holds the first units of an axis here. So the units roll, not the window: after every round, unit 1 of each
 //! hidden axis becomes the first one, and the first one the last. The model computes the same, and the first k units are then
-//! those of the next window. Regions, Plans and messages stay as they are.
+//! those of the next window. Regions, Plans and messages stay as they are; a test compares
+//! with windows as index sets.
 //!
 //! Differences from the paper: devices weigh by their samples, as its equation has it and its program has not. Its figures
 //! are those of the whole model on the server; a device here predicts with its tier's present window.
@@ -58,3 +59,6 @@ impl Strategy for FedRolex {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

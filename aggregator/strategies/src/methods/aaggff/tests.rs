@@ -91,3 +91,49 @@ fn impossible_states_are_refused() {
     method.set_state(json!({"sums": {"a": 3.0}, "rounds": 4})).unwrap();
     assert!(run(&fleet(&ALL), 3, &mut method)[0] > 0.4);
 }
+
+/// The numbers are those of NumPy with the paper's form: no gradient is centred, and a matrix is kept as a sum of products.
+#[test]
+fn worked_numbers_of_few_clients() {
+    let (all, mut method) = (fleet(&ALL), aaggff(json!({"form": "silos"})));
+    for expected in [
+        [0.318156134013, 0.32952869568, 0.352315170307, 0.0],
+        [0.303043003, 0.325740118744, 0.371216878256, 0.0],
+        [0.287993249054, 0.321967429242, 0.390039321703, 0.0],
+    ] {
+        assert_close(&run(&all, 3, &mut method), &expected, 1e-10);
+    }
+    // A client that is absent counts as the mean of the others, and keeps its place.
+    let mut method = aaggff(json!({"form": "silos"}));
+    run(&all, 3, &mut method);
+    let shares = run(&fleet(&[("a", 0, 0.2), ("b", 1, 1.5)]), 3, &mut method);
+    let [a, b] = [0.298389716146, 0.349307944582];
+    assert_close(&shares, &[a / (a + b), b / (a + b), 0.0, 0.0], 1e-10);
+    let kept = &method.state()["silos"]["decision"];
+    assert!((kept[2].as_f64().unwrap() - 0.352302339272).abs() < 1e-10, "{kept}");
+}
+
+#[test]
+fn few_clients_join_and_states_are_checked() {
+    let mut method = aaggff(json!({"form": "silos"}));
+    let one = run(&fleet(&[("b", 1, 0.5)]), 1, &mut method);
+    assert_close(&one, &[0.0, 1.0, 0.0, 0.0], 1e-12);
+    let saved = method.save();
+    let both = fleet(&[("a", 0, 2.0), ("b", 1, 0.5)]);
+    let two = run(&both, 2, &mut method);
+    assert!(two[0] > 0.5 && two[0] < 0.7, "{two:?}");
+    method.restore(&saved).unwrap();
+    assert_eq!(run(&both, 2, &mut method), two);
+    // After many rounds everything goes to the worst client, also where it is absent.
+    for _ in 0..300 {
+        run(&both, 2, &mut method);
+    }
+    assert_close(&run(&both, 2, &mut method), &[1.0, 0.0, 0.0, 0.0], 1e-9);
+    assert_close(&run(&fleet(&[("b", 1, 0.5)]), 2, &mut method), &[0.0, 1.0, 0.0, 0.0], 1e-9);
+    for wrong in [
+        json!({"devices": ["a"], "decision": [1.0], "linear": [0.0], "square": []}),
+        json!({"devices": ["b", "a"], "decision": [0.5, 0.5], "linear": [0.0, 0.0], "square": [0.0, 0.0, 0.0, 0.0]}),
+    ] {
+        assert!(method.set_state(json!({"rounds": 1, "silos": wrong})).is_err());
+    }
+}
