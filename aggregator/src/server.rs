@@ -129,9 +129,7 @@ impl Server {
         dir: &Path,
         observer: Option<Observer>,
     ) -> Result<Self, ServerError> {
-        let open = |dir: &Path, options: Options| -> Result<Box<dyn Store>, StoreError> {
-            Ok(Box::new(DiskStore::open(dir, options)?))
-        };
+        let open: OpenStore<'_> = Box::new(|dir, options| Ok(Box::new(DiskStore::open(dir, options)?)));
         Self::start_with(
             registry,
             config,
@@ -147,7 +145,7 @@ impl Server {
         config: &Config,
         dir: &Path,
         observer: Option<Observer>,
-        plan: StorePlan<impl FnOnce(&Path, Options) -> Result<Box<dyn Store>, StoreError>>,
+        plan: StorePlan<'_>,
     ) -> Result<Self, ServerError> {
         // Before the store is opened, which may take long: a change in between counts.
         let name = runs::active(dir)?;
@@ -345,10 +343,12 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
     Ok(over)
 }
 
+/// Opens the store of a run's directory.
+pub(crate) type OpenStore<'a> = Box<dyn FnOnce(&Path, Options) -> Result<Box<dyn Store>, StoreError> + 'a>;
+
 /// Where the run of a server is kept.
-pub(crate) struct StorePlan<O> {
-    /// Opens the store of a run's directory.
-    pub open: O,
+pub(crate) struct StorePlan<'a> {
+    pub open: OpenStore<'a>,
     /// Where the agreed scales are, if not in the run's directory.
     pub scales: Option<PathBuf>,
     /// Devices are told what is durable, and nothing else: another gateway may go on at any moment.

@@ -23,8 +23,8 @@ use crate::{
     notify::Notifier,
     quic::StandbyEndpoint,
     runs::{self, RunName},
-    server::{Server, StorePlan},
-    store::{Candidate, LEDGER, Lead, Options, PostgresOptions, PostgresStore, Store, StoreError},
+    server::{OpenStore, Server, StorePlan},
+    store::{Candidate, LEDGER, Lead, PostgresOptions, PostgresStore},
 };
 
 /// What the database of a cluster is opened with.
@@ -130,14 +130,9 @@ pub(super) async fn serve(
 }
 
 /// The store of the leader.
-fn plan<'a>(
-    config: &Config,
-    cluster: &'a PostgresOptions,
-    lead: &'a Lead,
-) -> StorePlan<impl FnOnce(&Path, Options) -> Result<Box<dyn Store>, StoreError> + use<'a>> {
-    let open = |dir: &Path, options: Options| -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(PostgresStore::open(lead, cluster, dir, options)?))
-    };
+fn plan<'a>(config: &Config, cluster: &'a PostgresOptions, lead: &'a Lead) -> StorePlan<'a> {
+    let open: OpenStore<'a> =
+        Box::new(|dir, options| Ok(Box::new(PostgresStore::open(lead, cluster, dir, options)?)));
     StorePlan { open, scales: Some(shared_scales(&config.cluster)), record_first: true }
 }
 

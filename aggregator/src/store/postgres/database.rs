@@ -172,6 +172,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    #[expect(clippy::needless_pass_by_value, reason = "as `map_err` passes it")]
     pub fn of(error: Error) -> Self {
         let text = describe(&error);
         match error.code() {
@@ -243,7 +244,7 @@ async fn expect_durable(client: &Client, allow_loss: bool) -> Result<(), Failure
         )
         .await
         .map_err(Failure::of)?;
-    let [fsync, pages, commit, standbys] = [0, 1, 2, 3].map(|at| row.get::<_, String>(at));
+    let [fsync, pages, commit, standbys] = [0_usize, 1, 2, 3].map(|at| row.get::<_, String>(at));
     if row.get(4) {
         return Err(Failure::Lost(
             "the database is a replica; add target_session_attrs=read-write to cluster.database".to_owned(),

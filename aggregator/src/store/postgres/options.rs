@@ -39,7 +39,9 @@ impl PostgresOptions {
             let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
             StoreError::Cluster { what: format!("cluster.database: {error}{cause}") }
         })?;
-        if let (None, Ok(password)) = (config.get_password(), env::var(PASSWORD)) {
+        if config.get_password().is_none()
+            && let Ok(password) = env::var(PASSWORD)
+        {
             config.password(password);
         }
         config

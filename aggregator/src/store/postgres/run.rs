@@ -313,7 +313,7 @@ impl Store for PostgresStore {
         let stay = kept(&entries, commit.history);
         let stays =
             |update: &HeldUpdate| self.options.keep_spool || stay.contains(&UpdateName::of(&update.entry));
-        let kept: Vec<_> = held.updates.iter().filter(|(_, update)| stays(update)).collect();
+        let kept: Vec<_> = held.updates.iter().filter(|&(_, update)| stays(update)).collect();
         let segments: BTreeSet<String> = kept.iter().map(|(_, update)| update.segment.clone()).collect();
         let kept: BTreeSet<IndexKey> = kept.into_iter().map(|(key, _)| key.clone()).collect();
         let oldest = self.first_kept(commit.round);

@@ -66,12 +66,12 @@ pub(super) async fn migrate(client: &Client) -> Result<(i32, i32), Failure> {
         }
     }
     script += "commit;";
-    if before < VERSION {
-        if let Err(error) = client.batch_execute(&script).await {
-            let what = describe(&error);
-            let _ = client.batch_execute("rollback").await;
-            return Err(Failure::Refused(StoreError::Cluster { what }));
-        }
+    if before < VERSION
+        && let Err(error) = client.batch_execute(&script).await
+    {
+        let what = describe(&error);
+        let _ = client.batch_execute("rollback").await;
+        return Err(Failure::Refused(StoreError::Cluster { what }));
     }
     Ok((before, VERSION))
 }
