@@ -20,6 +20,7 @@ use crate::{
 
 mod backup;
 mod check;
+mod cluster;
 mod combine;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -42,6 +43,8 @@ mod reconfigure;
 mod replay;
 mod run;
 mod serve;
+#[cfg(feature = "cluster")]
+mod standby;
 mod status;
 mod store;
 
@@ -290,6 +293,12 @@ enum Command {
     /// the active run.
     #[command(subcommand, after_help = examples::RUN)]
     Run(run::RunCommand),
+    /// Several gateways of one fleet, of which one serves and the others take over when it ends
+    ///
+    /// The run is in PostgreSQL, updates and models in a directory that the gateways share: table [cluster] of fairtier.toml.
+    /// Needs a program that is built with the feature `cluster`.
+    #[command(subcommand, after_help = examples::CLUSTER)]
+    Cluster(cluster::ClusterCommand),
 }
 
 /// `fairtier round`.
@@ -381,7 +390,9 @@ impl Gateway {
             Command::Restore { file, dir, format } => backup::restore(&file, &dir, format),
             Command::Serve(args) => serve::serve(registry, &args, &log),
             Command::Resume(args) => {
-                store::expect_run(&Place::of(&args.dir)?)?;
+                if !args.config()?.cluster.is_on() {
+                    store::expect_run(&Place::of(&args.dir)?)?;
+                }
                 serve::serve(registry, &args, &log)
             }
             Command::Status { dir, format, follow: true } => follow::follow(&Place::of(&dir)?, format),
@@ -390,12 +401,19 @@ impl Gateway {
             Command::Fairness { dir, target, format } => {
                 fairness::fairness(registry, &Place::of(&dir)?, target, format)
             }
-            Command::Verify { dir, format } => store::verify(&Place::of(&dir)?.run, format),
-            Command::Rollback { dir, to, format } => store::rollback(&Place::of(&dir)?, to, format),
+            Command::Verify { dir, format } => {
+                store::expect_alone(&dir)?;
+                store::verify(&Place::of(&dir)?.run, format)
+            }
+            Command::Rollback { dir, to, format } => {
+                store::expect_alone(&dir)?;
+                store::rollback(&Place::of(&dir)?, to, format)
+            }
             Command::Export { dir, out, round, format } => {
                 export::export(&Place::of(&dir)?, round, &out, format)
             }
             Command::Run(command) => command.run(),
+            Command::Cluster(command) => command.run(),
             #[cfg(feature = "dashboard")]
             Command::Dashboard(args) => dashboard::dashboard(registry, args),
         }

@@ -94,6 +94,8 @@ pub struct Config {
     pub report: ReportConfig,
     /// `[dashboard]`: pages for browsers.
     pub dashboard: DashboardConfig,
+    /// `[cluster]`: gateways that replace each other.
+    pub cluster: ClusterConfig,
     /// `[log]`: how much is logged.
     pub log: LogConfig,
     /// `[devices]`: devices whose tier is fixed instead of the widest that fits.
@@ -337,6 +339,41 @@ impl DashboardConfig {
 
 /// Events with this target are logged at every level: who has logged in to the dashboard, and what operators have done there.
 pub const OPERATOR_LOG: &str = "fairtier::operator";
+
+/// `[cluster]`: gateways that replace each other.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// PostgreSQL as a connection string; empty: this gateway is alone.
+    pub database: String,
+    /// `file:///PATH`: a directory for updates and models.
+    pub objects: String,
+    /// A directory for certificates, revocations and agreed scales.
+    pub shared: String,
+    /// The name of this gateway; empty: that of its machine.
+    pub node: String,
+    /// Seconds, 10 by default, after which a leader without a sign of life is replaced.
+    pub lease_s: f64,
+    /// Hours for which updates and models are kept that are not needed any more.
+    pub keep_dropped_h: f64,
+    /// Accept a database that may lose what it has acknowledged.
+    pub allow_loss: bool,
+}
+
+impl ClusterConfig {
+    /// Whether the run is in a database instead of the gateway's directory.
+    pub fn is_on(&self) -> bool {
+        !self.database.is_empty()
+    }
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        let empty = String::new;
+        let (database, objects, shared, node) = (empty(), empty(), empty(), empty());
+        Self { database, objects, shared, node, lease_s: 10.0, keep_dropped_h: 24.0, allow_loss: false }
+    }
+}
 
 /// The table `[log]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -40,6 +40,19 @@ impl Notifier {
         self.send(&[NotifyState::Ready]);
     }
 
+    /// The gateway lives and waits for its turn.
+    #[cfg(feature = "cluster")]
+    pub fn tick_standby(&mut self) {
+        const STANDBY: &str = "standby";
+        if self.status != STANDBY {
+            self.send(&[NotifyState::Ready, NotifyState::Status(STANDBY)]);
+            STANDBY.clone_into(&mut self.status);
+        }
+        if self.watchdog.is_some() {
+            self.send(&[NotifyState::Watchdog]);
+        }
+    }
+
     /// Followed by [`Notifier::ready`].
     pub fn reloading(&mut self) {
         match NotifyState::monotonic_usec_now() {

@@ -35,11 +35,15 @@ mod revocation;
 mod schema;
 mod server_certificate;
 mod socket;
+#[cfg(feature = "cluster")]
+mod standby;
 mod windows;
 mod writer;
 
 pub use endpoint::{QuicError, check_server_certificate, listen, listen_as};
 use identify::{AuthenticatedDevice, identify};
+#[cfg(feature = "cluster")]
+pub use standby::StandbyEndpoint;
 pub use windows::set_windows;
 use writer::Writer;
 

@@ -55,8 +55,11 @@ pub fn changes(before: &Config, after: &Config) -> Result<Vec<Change>, ConfigErr
     let mut names: Vec<_> = old.keys().chain(new.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    let value =
-        |map: &serde_json::Map<String, Value>, name: &str| map.get(name).cloned().unwrap_or(Value::Null);
+    let value = |map: &serde_json::Map<String, Value>, name: &str| match map.get(name) {
+        // It may hold a password, and changes are logged.
+        Some(_) if name == "cluster.database" => "(not shown)".into(),
+        found => found.cloned().unwrap_or(Value::Null),
+    };
     let changed = names.into_iter().filter(|name| old.get(*name) != new.get(*name));
     Ok(changed
         .map(|name| Change {

@@ -43,7 +43,7 @@ use crate::{
     runs::{self, RunName, RunsError},
     scales::{self, FleetSchema, ScalesError},
     status,
-    store::{DiskStore, Options, StoreError},
+    store::{DiskStore, Options, Store, StoreError},
     worker::{Observer, RoundWorker, TargetFile, WorkerError},
 };
 use coordinator::Coordinator;
@@ -76,6 +76,18 @@ pub enum ServerError {
     Switched { name: RunName },
     #[error("the worker has died; the store is as the last commit left it")]
     WorkerDied,
+}
+
+impl ServerError {
+    /// Whether another gateway of the cluster leads, or the database does not answer: the run goes on elsewhere or later.
+    pub(crate) fn is_lost_lead(&self) -> bool {
+        let (Self::Run(RunError::Store(failed)) | Self::Run(RunError::Worker(WorkerError::Store(failed)))) =
+            self
+        else {
+            return false;
+        };
+        matches!(failed, StoreError::Fenced | StoreError::Away { .. })
+    }
 }
 
 /// An error that ends the worker ends the run.
@@ -117,6 +129,24 @@ impl Server {
         dir: &Path,
         observer: Option<Observer>,
     ) -> Result<Self, ServerError> {
+        let open: OpenStore<'_> = Box::new(|dir, options| Ok(Box::new(DiskStore::open(dir, options)?)));
+        Self::start_with(
+            registry,
+            config,
+            dir,
+            observer,
+            StorePlan { open, scales: None, record_first: false },
+        )
+    }
+
+    /// The same with another store, which `plan` opens in the run's directory.
+    pub(crate) fn start_with(
+        registry: &Registry,
+        config: &Config,
+        dir: &Path,
+        observer: Option<Observer>,
+        plan: StorePlan<'_>,
+    ) -> Result<Self, ServerError> {
         // Before the store is opened, which may take long: a change in between counts.
         let name = runs::active(dir)?;
         let own = name.dir(dir);
@@ -131,12 +161,12 @@ impl Server {
             );
         }
         let fleet = config.schema().map_err(RunError::from)?;
-        let scales = own.join("scales.json");
+        let scales = plan.scales.unwrap_or_else(|| own.join("scales.json"));
         if let Some((what, remedy)) = scales::weakness(config).filter(|_| !scales.exists()) {
             warn!("{what}; {remedy}");
         }
         let schema = Arc::new(FleetSchema::open(fleet, config.run.min_devices, &scales)?);
-        let store = Box::new(DiskStore::open(&own.join("store"), options)?);
+        let store = (plan.open)(&own.join("store"), options)?;
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let rounds = own.join("rounds");
         if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
@@ -150,6 +180,11 @@ impl Server {
         worker.target_file = Some(target_file);
         worker.schema = Some(schema.clone());
         worker.clock = Some(clock::wall_time);
+        worker.record_first = plan.record_first;
+        // An exchange that is formed again may differ from the one that was recorded.
+        if plan.record_first {
+            worker.record()?;
+        }
         coordinator.detect_silence(now);
         if let Some(Advice { what, remedy }) = config.advice(coordinator.fleet().len()) {
             info!("{what}; {remedy}");
@@ -306,6 +341,18 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
     };
     worker.write_status(&worker.run_status(over, &last_round))?;
     Ok(over)
+}
+
+/// Opens the store of a run's directory.
+pub(crate) type OpenStore<'a> = Box<dyn FnOnce(&Path, Options) -> Result<Box<dyn Store>, StoreError> + 'a>;
+
+/// Where the run of a server is kept.
+pub(crate) struct StorePlan<'a> {
+    pub open: OpenStore<'a>,
+    /// Where the agreed scales are, if not in the run's directory.
+    pub scales: Option<PathBuf>,
+    /// Devices are told what is durable, and nothing else: another gateway may go on at any moment.
+    pub record_first: bool,
 }
 
 /// How a run has ended.

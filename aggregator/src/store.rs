@@ -7,7 +7,8 @@
 //! load / begin_run -> [ open_round -> append .. -> updates, read .. -> commit_round ] .. -> history
 //!                       (open_round .. append once for every exchange of the round)
 //! ```
-//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and keeps nothing on disk.
+//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and keeps nothing on disk. With the
+//! feature `cluster`, `PostgresStore` keeps a run in PostgreSQL and an object store, for gateways that replace each other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,6 +32,8 @@ mod memory;
 mod migrate;
 mod model;
 mod payload_pool;
+#[cfg(feature = "cluster")]
+mod postgres;
 mod snapshot;
 mod spool;
 mod spooled_updates;
@@ -45,6 +48,8 @@ pub(crate) use history::write_history;
 pub(crate) use history::{LineFaults, Report, ReportReader};
 pub(crate) use ledger::FILE as LEDGER;
 pub use memory::MemoryStore;
+#[cfg(feature = "cluster")]
+pub use postgres::{Candidate, ClusterDatabase, ClusterStatus, Lead, PostgresOptions, PostgresStore};
 pub use snapshot::{RunInSnapshot, Snapshot, SnapshotFile};
 pub(crate) use spooled_updates::SpooledUpdates;
 pub(crate) use verify::RolledBack;
@@ -292,6 +297,7 @@ impl StoreError {
             Self::Damaged { .. } => Code::StoreDamaged,
             Self::WrongRound { .. } => Code::WrongRound,
             Self::OtherModel { .. } => Code::WrongModel,
+            Self::Fenced | Self::Away { .. } => Code::NotReady,
             _ => Code::StoreFailed,
         }
     }

@@ -114,6 +114,8 @@ pub struct RoundWorker {
     pub clock: Option<fn() -> WallTime>,
     /// The configuration of rounds.
     pub config_log: ConfigLog,
+    /// Everything is stored before devices are told of it. Without it, what can be formed again is stored while they work.
+    pub record_first: bool,
 }
 
 /// A combined round that the store does not have yet.
@@ -158,6 +160,7 @@ impl RoundWorker {
             schema: None,
             clock: None,
             config_log: ConfigLog::default(),
+            record_first: false,
         }
     }
 
@@ -302,7 +305,7 @@ impl RoundWorker {
         match next {
             Next::Ask { announcement, record, durable_first } => {
                 self.unrecorded = Some(record);
-                if durable_first {
+                if durable_first || self.record_first {
                     self.record()?;
                 }
                 Ok(Reply::Opened(announcement))
@@ -328,7 +331,7 @@ impl RoundWorker {
                 let config = self.config_log.text();
                 let (round, model_of) = (report.round, report.model_of);
                 self.pending = Some(PendingCommit { report, state, config, spared });
-                if durable_first {
+                if durable_first || self.record_first {
                     self.commit()?;
                 }
                 if let Some(why) = diverged {

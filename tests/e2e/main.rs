@@ -43,6 +43,7 @@
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `slow_devices` | what a round waits for, in virtual time |
 //! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
+//! | `standby` | two gateways on PostgreSQL: killed, stopped and restarted, the models are those of one gateway |
 //! | `stolen_keys` | stolen server keys, names that are enrolled twice, restored backups |
 //! | `write_order` | data is on the disk before the ledger refers to it |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
@@ -92,5 +93,7 @@ mod several_runs;
 mod simulation;
 mod slow_devices;
 mod stalled_processes;
+#[cfg(feature = "cluster")]
+mod standby;
 mod stolen_keys;
 mod write_order;

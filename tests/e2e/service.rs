@@ -183,7 +183,7 @@ fn request(address: &str, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
     request(address, &format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n"))
 }
 

@@ -5,6 +5,7 @@
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
 //! | [`relay`] | UDP between the real programs that loses, repeats, delays, reorders, cuts off, changes ports |
 //! | [`forge`] | packets that an attacker on the path can forge |
+//! | [`postgres`] | a PostgreSQL server of its own |
 //! | [`raw`] | a QUIC client that sends arbitrary frames, for hostile devices |
 //! | [`browser`] | a real browser, driven through its debugging protocol |
 //! | [`board`] | the same for boards, through a real bridge |
@@ -28,6 +29,7 @@ pub mod link;
 pub mod memory;
 pub mod older;
 pub mod openmetrics;
+pub mod postgres;
 pub mod process;
 pub mod raw;
 pub mod relay;

@@ -15,6 +15,7 @@ use crate::{
 };
 
 pub(super) fn backup(dir: &Path, file: &Path, format: Format) -> Result<()> {
+    super::store::expect_alone(dir)?;
     let place = Place::of(dir)?;
     super::load(&place.run)?;
     let name = || file.display().to_string();

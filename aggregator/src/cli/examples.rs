@@ -23,7 +23,8 @@ Examples:
   fairtier gateway rollback --dir gateway --to 41    make the model after round 41 the present one
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy
   fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier
-  fairtier gateway run new --dir gateway second      another run of the same fleet";
+  fairtier gateway run new --dir gateway second      another run of the same fleet
+  fairtier gateway cluster status --dir gateway      several gateways on one database: which one leads";
 
 pub(super) const INIT: &str = "\
 Examples:
@@ -76,6 +77,27 @@ Examples:
 pub(super) const RESTORE: &str = "\
 Examples:
   fairtier gateway restore monday.tar --dir gateway-2   then: fairtier gateway resume --dir gateway-2";
+
+pub(super) const CLUSTER: &str = "\
+Examples:
+  fairtier gateway cluster init --dir gw-1       once on every gateway, after [cluster] is set in its fairtier.toml
+  fairtier gateway cluster status --dir gw-1     which gateway leads
+  fairtier gateway cluster migrate --dir gw-1    after an update of the program";
+
+pub(super) const CLUSTER_INIT: &str = "\
+Examples:
+  fairtier gateway init gw-1                     then set [cluster] in gw-1/fairtier.toml
+  fairtier gateway cluster init --dir gw-1
+  fairtier gateway serve --dir gw-1";
+
+pub(super) const CLUSTER_MIGRATE: &str = "\
+Examples:
+  fairtier gateway cluster migrate --dir gw-1    after an update of the program, before the gateways are started again";
+
+pub(super) const CLUSTER_STATUS: &str = "\
+Examples:
+  fairtier gateway cluster status --dir gw-1
+  fairtier gateway cluster status --dir gw-1 --format json | jq -r .leader";
 
 pub(super) const SERVE: &str = "\
 Examples:

@@ -6,12 +6,10 @@ use anyhow::{Context, Result};
 use coordinator::report::RoundReport;
 use tracing::info;
 
+pub(super) use crate::http::metrics::Monitored;
 use crate::{
     config::Config,
-    http::{
-        HttpLimits, Listener,
-        metrics::{Monitored, router},
-    },
+    http::{HttpLimits, Listener, metrics::router},
     metrics::Metrics,
     server::Handle,
     worker::Observer,
@@ -44,6 +42,15 @@ impl Monitor {
     pub fn observer(&self) -> Observer {
         let metrics = self.metrics.clone();
         Box::new(move |report: &RoundReport| metrics.observe(report))
+    }
+
+    /// Answers until the program ends, as a standby at first.
+    #[cfg(feature = "cluster")]
+    pub fn stand_by(self) -> Monitored {
+        let monitored = Monitored::standby(self.metrics);
+        info!("metrics on http://{}/metrics", self.listener.address());
+        tokio::spawn(self.listener.serve(router(monitored.clone())));
+        monitored
     }
 
     /// Answers until the program ends.

@@ -20,9 +20,27 @@ impl Monitor {
         match *self {}
     }
 
-    pub fn serve(self, _: Handle) -> Self {
-        self
+    #[cfg(feature = "cluster")]
+    pub fn stand_by(self) -> Monitored {
+        match self {}
     }
+
+    pub fn serve(self, _: Handle) -> Monitored {
+        match self {}
+    }
+}
+
+#[derive(Clone)]
+pub(super) enum Monitored {}
+
+impl Monitored {
+    #[cfg(feature = "cluster")]
+    pub fn observer(&self) -> Observer {
+        match *self {}
+    }
+
+    #[cfg(feature = "cluster")]
+    pub fn serve(&self, _: Option<Handle>) {}
 
     pub fn stop(&self) {}
 }

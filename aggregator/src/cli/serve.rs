@@ -5,6 +5,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    pin::Pin,
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use crate::{
     config::Config,
     notify::Notifier,
     run::RunError,
-    server::{RunEnd, Server, ServerError},
+    server::{Handle, RunEnd, Server, ServerError},
     status,
     store::ReportReader,
     worker::WorkerError,
@@ -26,7 +27,7 @@ use trainer::data::schema::Scaling;
 
 use super::{
     log::LogLevel,
-    monitor::{Monitor, MonitorArgs},
+    monitor::{Monitor, MonitorArgs, Monitored},
     place::Place,
     print,
     reconfigure::Reconfigure,
@@ -43,7 +44,7 @@ pub(super) struct ServeArgs {
     pub dir: PathBuf,
     /// Overrides server.listen
     #[arg(long)]
-    listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// Overrides fairness.target: how equal the fleet shall be; 0 switches it off
     #[arg(long, value_name = "DISPARITY")]
     fairness: Option<f64>,
@@ -60,7 +61,7 @@ pub(super) struct ServeArgs {
     #[arg(long)]
     exit_when_done: bool,
     #[command(flatten)]
-    monitor: MonitorArgs,
+    pub monitor: MonitorArgs,
 }
 
 impl ServeArgs {
@@ -81,25 +82,68 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
     let config = args.config()?;
     log.follow(&config.log.level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if config.cluster.is_on() {
+        #[cfg(feature = "cluster")]
+        return runtime.block_on(super::standby::serve(registry, args, log, config));
+        #[cfg(not(feature = "cluster"))]
+        bail!("cluster.database is set, and this program is built without the feature `cluster`");
+    }
     runtime.block_on(async {
-        let ServeArgs { dir, exit_when_done, .. } = args;
-        let own = Place::of(dir)?.run;
         let monitor = args.monitor.bind(&config).await?;
         let observer = monitor.as_ref().map(Monitor::observer);
-        let server =
-            Server::start(registry, &config, dir, observer).map_err(|failed| advise(failed, dir, &own, &config))?;
-        let monitor = monitor.map(|monitor| monitor.serve(server.handle()));
+        let server = Server::start(registry, &config, &args.dir, observer);
+        let stop = stop_signal()?;
+        tokio::pin!(stop);
+        let (gateway, watch) =
+            (ServedGateway { registry, args, log, config: &config }, |handle| Some(monitor?.serve(handle)));
+        gateway.conduct(server, watch, stop, std::future::pending()).await.map(drop)
+    })
+}
+
+/// How a gateway has ended to serve.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum ServingEnd {
+    /// It was stopped, or the run is over.
+    Done,
+    /// Another gateway of the cluster leads.
+    Lost,
+}
+
+/// What a gateway serves with.
+#[derive(Copy, Clone)]
+pub(super) struct ServedGateway<'a> {
+    pub registry: &'a Registry,
+    pub args: &'a ServeArgs,
+    pub log: &'a LogLevel,
+    pub config: &'a Config,
+}
+
+impl ServedGateway<'_> {
+    /// Serves until the run ends, `stop` resolves, or the lead is `lost`.
+    pub async fn conduct(
+        self,
+        server: Result<Server, ServerError>,
+        watch: impl FnOnce(Handle) -> Option<Monitored>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        lost: impl Future<Output = ()>,
+    ) -> Result<ServingEnd> {
+        let Self { registry, args, log, config } = self;
+        let ServeArgs { dir, exit_when_done, .. } = args;
+        let own = Place::of(dir)?.run;
+        let server = server.map_err(|failed| advise(failed, dir, &own, config))?;
+        let monitor = watch(server.handle());
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         #[cfg(feature = "dashboard")]
-        let _dashboard = dashboard(registry, args, &config, &server).await?;
+        let _dashboard = dashboard(registry, args, config, &server).await?;
         let mut manager = Notifier::from_environment();
-        let stop = stop_signal()?;
-        tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
+        let mut end = ServingEnd::Done;
         let run = async {
             if over {
-                info!("the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early");
+                info!(
+                    "the run is over and has its final scores; raise run.rounds to continue, or run.stop_after if it has stopped early"
+                );
                 return;
             }
             tokio::select! {
@@ -111,23 +155,38 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs, log: &LogLevel) -> Re
             }
         };
         let handle = server.handle();
-        let follow = Reconfigure { registry, args, log, config: config.clone(), server: &handle }.follow(manager.as_mut());
+        let follow = Reconfigure { registry, args, log, config: config.clone(), server: &handle }
+            .follow(manager.as_mut());
         tokio::select! {
             () = run => {}
+            () = lost => end = ServingEnd::Lost,
             ended = follow => ended?,
         }
         if let Some(monitor) = &monitor {
             monitor.stop();
         }
-        if let Some(manager) = &mut manager {
+        if let (Some(manager), ServingEnd::Done) = (&mut manager, end) {
             manager.stopping();
         }
-        server.stop().await.map_err(|failed| advise(failed, dir, &own, &config))?;
+        match server.stop().await {
+            // An update that was not acknowledged comes to the next leader.
+            Err(failed) if end == ServingEnd::Lost || failed.is_lost_lead() => {
+                info!("the lead is lost: {failed}");
+                return Ok(ServingEnd::Lost);
+            }
+            stopped => stopped.map_err(|failed| advise(failed, dir, &own, config))?,
+        }
+        if end == ServingEnd::Lost {
+            return Ok(end);
+        }
         if over && *exit_when_done {
             expect_training(&own, dir)?;
         }
-        if over { expect_convergence(&own, dir, &config) } else { Ok(()) }
-    })
+        if over {
+            expect_convergence(&own, dir, config)?;
+        }
+        Ok(end)
+    }
 }
 
 /// Starts the dashboard, if there is to be one.
@@ -238,7 +297,7 @@ fn expect_training(own: &Path, dir: &Path) -> Result<()> {
 }
 
 /// Keeps serving the models of a run that is over.
-async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output = ()>) {
+async fn linger(server: &Server, exit_when_done: bool, stop: Pin<&mut impl Future<Output = ()>>) {
     let enough = async {
         if exit_when_done {
             let _ = tokio::time::timeout(FETCHING, server.all_disconnected()).await;

@@ -42,6 +42,19 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     bail!("{}: {} problems; nothing was changed", store.display(), found.problems.len());
 }
 
+/// Fails if the run is in the database of a cluster, where this command cannot reach it.
+pub(super) fn expect_alone(dir: &Path) -> Result<()> {
+    let config = super::load(&Place::of(dir)?.run);
+    // Without a readable configuration, the store decides.
+    if config.is_ok_and(|config| config.cluster.is_on()) {
+        bail!(
+            "the run of {} is in the database of a cluster, and this command reads store/ alone;              back up and check the database and cluster.objects with their own tools",
+            dir.display()
+        );
+    }
+    Ok(())
+}
+
 /// Logs where the run stands; an error if none has begun.
 pub(super) fn expect_run(place: &Place) -> Result<()> {
     let (dir, store) = (&place.gateway, place.run.join("store"));

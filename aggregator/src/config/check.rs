@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use common::Codec;
 
-use super::{Config, ConfigError, DashboardConfig, ServerConfig, StoreConfig, TrainingConfig};
+use super::{ClusterConfig, Config, ConfigError, DashboardConfig, ServerConfig, StoreConfig, TrainingConfig};
 use strategies::strategy::PerTier;
 
 /// Most places for transfers. A larger number would not be a bound, and tokio's semaphores have a maximum.
@@ -33,6 +33,7 @@ impl Config {
         rules.extend(server(&self.server));
         rules.extend(store(&self.store));
         rules.extend(dashboard(&self.dashboard));
+        rules.extend(cluster(&self.cluster));
         let level = &self.log.level;
         let known = tracing_subscriber::EnvFilter::try_new(level).is_ok() && !level.is_empty();
         rules.push(rule(
@@ -144,6 +145,38 @@ fn server(server: &ServerConfig) -> Vec<Rule> {
         some("server.max_handshakes_per_s", server.max_handshakes_per_s),
         places("server.max_uploads", server.max_uploads),
         places("server.max_downloads", server.max_downloads),
+    ]
+}
+
+fn cluster(config: &ClusterConfig) -> Vec<Rule> {
+    let ClusterConfig { objects, shared, node, lease_s, keep_dropped_h, .. } = config;
+    let off = !config.is_on();
+    vec![
+        rule(
+            "cluster.objects",
+            format!("{objects:?}"),
+            off || objects.starts_with("file:///"),
+            "must be file:///PATH, a directory that all gateways of the cluster share",
+        ),
+        rule(
+            "cluster.shared",
+            format!("{shared:?}"),
+            off || shared.starts_with('/'),
+            "must be the absolute path of a directory that all gateways of the cluster share",
+        ),
+        rule(
+            "cluster.node",
+            format!("{node:?}"),
+            node.len() <= 64 && node.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)),
+            "must be at most 64 of a-z A-Z 0-9 . _ -",
+        ),
+        rule("cluster.lease_s", lease_s, (1.0..=600.0).contains(lease_s), "must lie between 1 and 600"),
+        rule(
+            "cluster.keep_dropped_h",
+            keep_dropped_h,
+            (0.0..=87_600.0).contains(keep_dropped_h),
+            "must lie between 0 and 87600",
+        ),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -24,14 +24,39 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[derive(Clone, Debug)]
 pub struct Monitored {
     metrics: Arc<Metrics>,
-    server: Handle,
+    /// `None` as long as another gateway of the cluster leads.
+    server: Arc<Mutex<Option<Handle>>>,
     stopping: Arc<AtomicBool>,
 }
 
 impl Monitored {
     /// For the routes of one server.
     pub fn new(metrics: Arc<Metrics>, server: Handle) -> Self {
-        Self { metrics, server, stopping: Arc::default() }
+        Self { metrics, server: Arc::new(Mutex::new(Some(server))), stopping: Arc::default() }
+    }
+
+    /// For a gateway that does not serve yet.
+    #[cfg(feature = "cluster")]
+    pub fn standby(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, server: Arc::default(), stopping: Arc::default() }
+    }
+
+    /// The server that answers from now on; without one, the gateway is a standby.
+    #[cfg(feature = "cluster")]
+    pub fn serve(&self, server: Option<Handle>) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        self.stopping.store(false, Ordering::Release);
+    }
+
+    /// Sees every report of the server.
+    #[cfg(feature = "cluster")]
+    pub fn observer(&self) -> crate::worker::Observer {
+        let metrics = self.metrics.clone();
+        Box::new(move |report| metrics.observe(report))
+    }
+
+    fn server(&self) -> Option<Handle> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on the gateway is not ready.
@@ -49,7 +74,12 @@ pub fn router(monitored: Monitored) -> Router {
         .with_state(monitored)
 }
 
-async fn metrics(State(Monitored { metrics, server, .. }): State<Monitored>) -> Response {
+async fn metrics(State(monitored): State<Monitored>) -> Response {
+    // A standby has no run to tell of.
+    let Some(server) = monitored.server() else {
+        return ([(CONTENT_TYPE, OPEN_METRICS)], "# EOF\n").into_response();
+    };
+    let metrics = monitored.metrics;
     match apart(move || metrics.encode(&server)).await {
         Some(Ok(text)) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Some(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -58,7 +88,8 @@ async fn metrics(State(Monitored { metrics, server, .. }): State<Monitored>) -> 
 }
 
 /// Whether the process works: the Coordinator answers and the worker has not ended.
-async fn health(State(Monitored { server, .. }): State<Monitored>) -> Response {
+async fn health(State(monitored): State<Monitored>) -> Response {
+    let Some(server) = monitored.server() else { return "ok\n".into_response() };
     let failed = server.has_failed();
     match apart(move || server.progress()).await {
         Some(_) if !failed => "ok\n".into_response(),
@@ -67,8 +98,11 @@ async fn health(State(Monitored { server, .. }): State<Monitored>) -> Response {
 }
 
 /// Whether devices are served.
-async fn readiness(State(Monitored { server, stopping, .. }): State<Monitored>) -> Response {
-    if stopping.load(Ordering::Acquire) || server.has_failed() {
+async fn readiness(State(monitored): State<Monitored>) -> Response {
+    let Some(server) = monitored.server() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "standby\n").into_response();
+    };
+    if monitored.stopping.load(Ordering::Acquire) || server.has_failed() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     "ready\n".into_response()

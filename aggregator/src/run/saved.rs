@@ -7,7 +7,7 @@ use strategies::{fairness::RecordedReport, tiered::TieredModel};
 
 use super::RunError;
 use crate::{
-    config::{Config, ConfigError},
+    config::{ClusterConfig, Config, ConfigError},
     store::{ModelFingerprint, RunRecord, SavedRun, Store, weights_digest},
 };
 
@@ -54,10 +54,12 @@ pub(super) fn load_or_begin(
         expect_same(&saved, config, weights)?;
         return Ok(saved);
     }
+    // Each gateway of a cluster has its own, which may hold a password.
+    let recorded = Config { cluster: ClusterConfig::default(), ..config.clone() };
     let run = RunRecord {
         run: RunId(RandomState::new().hash_one(std::time::SystemTime::now())),
         model,
-        config: toml::to_string(config).map_err(ConfigError::from)?,
+        config: toml::to_string(&recorded).map_err(ConfigError::from)?,
     };
     store.begin_run(&run, &parameters)?;
     Ok(SavedRun {

@@ -38,6 +38,12 @@ pub enum StoreError {
     WrongLength { expected: u64, got: usize },
     #[error("an update record is too long for the spool")]
     TooLong,
+    #[error("another gateway leads the cluster")]
+    Fenced,
+    #[error("the database of the cluster does not answer: {what}")]
+    Away { what: String },
+    #[error("cluster: {what}")]
+    Cluster { what: String },
     #[error("{path}: {source}", path = .path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("{path}: {source}", path = .path.display())]

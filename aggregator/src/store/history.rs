@@ -139,7 +139,7 @@ impl History {
     }
 
     /// Keeps the lines of rounds before `first` and appends those of `reports`. The file begins after round `before`.
-    fn rewrite(
+    pub(super) fn rewrite(
         &self,
         first: u32,
         before: u32,

@@ -101,7 +101,7 @@ pub(super) fn encode(parameters: &[f32]) -> Vec<u8> {
 }
 
 /// `None` if the bytes end inside a number.
-fn decode(bytes: &[u8]) -> Option<Vec<f32>> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<f32>> {
     let (values, []) = bytes.as_chunks::<4>() else { return None };
     Some(values.iter().map(|&value| f32::from_le_bytes(value)).collect())
 }

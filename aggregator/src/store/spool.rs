@@ -101,14 +101,17 @@ impl Spool {
         Ok(Self { round, path, file, end, new: false })
     }
 
+    /// A file in the format of a spool, for reading only.
+    #[cfg(feature = "cluster")]
+    pub fn of_file(path: PathBuf, round: u32) -> io::Result<Self> {
+        let file = File::open(&path)?;
+        let end = file.metadata()?.len();
+        Ok(Self { round, path, file, end, new: false })
+    }
+
     /// Writes a record; it is durable after [`Spool::sync`].
     pub fn write(&mut self, update: &UpdateRecord<'_>) -> Result<Entry, StoreError> {
-        let head = head(&update.header, update.payload.len()).ok_or(StoreError::TooLong)?;
-        let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
-        let mut crc = Crc32::default();
-        crc.update(&head);
-        crc.update(update.payload);
-        let crc = crc.finish();
+        let RecordHead { head, len, crc } = record_head(update)?;
         let offset = self.end;
         let payload = offset + head.len() as u64;
         let written = self
@@ -253,6 +256,34 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 fn end_of(entry: &Entry) -> Result<u64, StoreError> {
     let header = header_len(&entry.header).ok_or(StoreError::TooLong)?;
     Ok(entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM)
+}
+
+/// A record without its payload.
+struct RecordHead {
+    head: Vec<u8>,
+    len: u32,
+    /// Of head and payload.
+    crc: u32,
+}
+
+fn record_head(update: &UpdateRecord<'_>) -> Result<RecordHead, StoreError> {
+    let head = head(&update.header, update.payload.len()).ok_or(StoreError::TooLong)?;
+    let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
+    let mut crc = Crc32::default();
+    crc.update(&head);
+    crc.update(update.payload);
+    Ok(RecordHead { head, len, crc: crc.finish() })
+}
+
+/// Adds a record to bytes that have the format of a spool, and returns its entry.
+#[cfg(feature = "cluster")]
+pub(super) fn append_record(bytes: &mut Vec<u8>, update: &UpdateRecord<'_>) -> Result<Entry, StoreError> {
+    let RecordHead { head, len, crc } = record_head(update)?;
+    let offset = bytes.len() as u64;
+    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(update.payload);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    Ok(Entry { header: update.header.clone(), offset, len, crc })
 }
 
 /// Everything of a record before its payload; `None` if a length does not fit.

@@ -1,4 +1,4 @@
-//! The same cases on both stores, and failures of the disk on the durable one.
+//! The same cases on all stores, and failures of the disk on the durable one.
 
 use std::{
     fs,
@@ -22,6 +22,8 @@ mod archives;
 mod best;
 mod damaged;
 mod migration;
+#[cfg(feature = "cluster")]
+mod postgres;
 mod reading;
 mod reports;
 mod snapshots;
@@ -129,6 +131,8 @@ fn each(check: impl Fn(&mut dyn Store)) {
     check(&mut MemoryStore::new());
     let dir = TempDir::new().unwrap();
     check(&mut disk(&dir));
+    #[cfg(feature = "cluster")]
+    postgres::on_new_store(check);
 }
 
 /// A store with an open round 1 and updates of b, a, c.

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use crate::config::{Config, ConfigError};
 
 /// Tables that decide nothing of the result, or cannot change.
-const OTHER: [&str; 4] = ["model", "server", "store", "report"];
+const OTHER: [&str; 5] = ["model", "server", "store", "report", "cluster"];
 
 /// The configuration of the last committed round, and the present one.
 #[derive(Debug, Default)]
