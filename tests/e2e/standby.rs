@@ -307,7 +307,8 @@ fn a_standby_says_so_refuses_devices_and_takes_over_when_the_leader_stops() {
     assert!(lines.lines().count() as u64 > committed, "{lines}");
     assert!(cluster.home.path("gw-2/model.onnx").exists());
     for (command, more) in [("verify", &[][..]), ("rollback", &["--to", "1"])] {
-        let args = [&[command, "--dir", &cluster.home.text("gw-2")], more].concat();
+        let dir = cluster.home.text("gw-2");
+        let args = [&[command, "--dir", &dir], more].concat();
         let output = Process::start(command, "gateway", &args).fail();
         assert!(output.contains("in the database of a cluster"), "{output}");
     }
