@@ -47,6 +47,7 @@ mod keep;
 mod leaderboard;
 pub mod partition;
 mod progress;
+mod registered;
 pub mod report;
 pub mod results;
 mod statistics;

@@ -86,12 +86,14 @@ mod tests {
         assert!(!same(vec![1.0, 2.0, 3.0, 4.0]));
     }
 
+    /// Group normalisation ties neighbouring channels to each other; a moved channel is in another group.
     #[cfg(feature = "tools")]
     #[test]
-    fn every_model_of_the_zoo_computes_the_same() {
+    fn every_model_of_the_zoo_without_groups_computes_the_same() {
         for entry in zoo::ALL {
             let (graph, _) = entry.build(0);
-            assert!(crate::forward::computes_the_same_when_rolled(&graph).unwrap(), "{}", entry.name);
+            let same = crate::forward::computes_the_same_when_rolled(&graph).unwrap();
+            assert_eq!(same, entry.name != "cifar-resnet", "{}", entry.name);
         }
     }
 }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     experiment::LoadedExperiment,
+    registered::others,
     report::appendix,
     results::{
         ExperimentRecord, FORMAT, FinalScores, GroupFigures, Role, RoundScores, SettingRecord, TierScores,
@@ -493,14 +494,7 @@ fn results_with_other_grids_seeds_or_checks_are_told() {
     told(&replaced("dominant:0.8", "dominant:0.5"), "`data`");
     told(&replaced("\nlr = 0.001", "\nlr = 0.002"), "`training`");
     told(&replaced("\nrounds = ", "\nrounds = 9"), "more rounds");
-    let grid = plain
-        .record
-        .toml
-        .lines()
-        .find(|line| line.contains("loss.") || line.starts_with("q = "))
-        .unwrap()
-        .to_owned();
-    told(&replaced(&grid, &grid.replace(['1', 'a'], "7")), "`strategies`: ");
+    told(&replaced("L = [10, 100, 1000]", "L = [10, 100, 700]"), "`strategies`: ");
     let mut seeds = plain.clone();
     seeds.units[0].unit.seed = 4711;
     told(&seeds, "seed 4711");

@@ -92,7 +92,7 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
 /// Results that used something else than their experiment files state.
 fn registered(out: &mut String, evidence: &Evidence) -> fmt::Result {
     let told = |results: &ExperimentResults| {
-        let others = claims::others(results);
+        let others = crate::registered::others(results);
         let ExperimentRecord { experiment, profile, .. } = &results.record;
         (!others.is_empty()).then(|| format!("- `{experiment}` {profile}: {}", cell(&others.join(", "))))
     };

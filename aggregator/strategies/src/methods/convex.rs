@@ -192,7 +192,7 @@ fn directions_reach_the_pareto_set() {
         ("fedfv", json!({})),
     ] {
         let (task, mut fleet) = Task::new(&TRIANGLE, &[&[0, 1, 2]]);
-        fleet.layers = vec![0..3];
+        fleet.layers = std::iter::once(0..3).collect();
         assert!(barycentric(&fleet.theta).into_iter().any(|share| share < -0.5));
         task.train(&mut fleet, &mut by_name(name, params.clone()).unwrap(), 3000, |round| {
             LR / (1.0 + round as f64 / 100.0)

@@ -124,7 +124,12 @@ fn momentum_moves_with_its_units() {
     run(&model, &mut rolling, &mut a);
     run(&model, &mut plain, &mut b);
     assert_eq!(a, model.graph.rolled(&b));
-    assert_eq!(numbers(&rolling), model.graph.rolled(&numbers(&plain)));
+    // Up to rounding.
+    let (moved, kept) = (numbers(&rolling), model.graph.rolled(&numbers(&plain)));
+    assert_eq!(moved.len(), kept.len());
+    assert!(
+        moved.iter().zip(&kept).all(|(moved, kept)| (moved - kept).abs() <= 1e-12 * kept.abs().max(1e-3))
+    );
     assert_ne!(a, b);
 }
 
