@@ -519,7 +519,10 @@ fn actions_need_the_role_and_a_token_is_shown_once() {
     }
     let (model, _) = act("export", "&tier=1");
     assert!(code(&model) == "200" && model.contains("filename=\"tier-1.onnx\""), "{}", &model[..300]);
-    let log = serving.process.output();
+    let log = wait_for("the log to name the last action", || {
+        let log = serving.process.output();
+        log.contains("exported on the dashboard").then_some(log)
+    });
     for line in [
         "issued a token on the dashboard",
         "paused on the dashboard",
