@@ -4,16 +4,41 @@ use std::{env, fmt::Write, fs, path::PathBuf, process::Command};
 
 use serde::Deserialize;
 
+/// The keys that the host's `Board` has, too. Those that only others read are named, so that unknown ones are refused.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Board {
     name: String,
+    #[serde(rename = "target")]
+    _target: String,
+    #[serde(rename = "core")]
+    _core: String,
+    #[serde(rename = "arithmetic")]
+    _arithmetic: String,
+    #[serde(rename = "machine")]
+    _machine: String,
+    /// `scripts/firmware` passes these two as features.
+    #[serde(rename = "ops", default)]
+    _ops: String,
+    #[serde(rename = "extras", default)]
+    _extras: Vec<String>,
     memory: Memory,
     uart: Uart,
     clock: Clock,
     limits: Limits,
+    keep: Option<KeepSlots>,
+}
+
+/// Bytes of a slot for the model, and the rounds from one write to the next.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeepSlots {
+    length: u32,
+    every: u32,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Memory {
     flash: Region,
     ram: Region,
@@ -22,12 +47,14 @@ struct Memory {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Region {
     origin: u32,
     length: u32,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Uart {
     kind: String,
     base: u32,
@@ -36,11 +63,13 @@ struct Uart {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Clock {
     systick_hz: u32,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Limits {
     arena: usize,
     nodes: usize,
@@ -61,7 +90,9 @@ fn main() {
     println!("cargo::rerun-if-changed={path}");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let board: Board = toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let Board { name, memory, uart, clock, limits } = board;
+    let Board { name, memory, uart, clock, limits, keep } = board;
+    let KeepSlots { length: keep_length, every: keep_every } =
+        keep.unwrap_or(KeepSlots { length: 0, every: 0 });
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut map = String::from("MEMORY {\n");
@@ -97,7 +128,9 @@ fn main() {
          pub const ARENA: usize = {};\n\
          pub const NODES: usize = {};\n\
          pub const CHUNK: u32 = {};\n\
-         pub const SAMPLES: usize = {};\n",
+         pub const SAMPLES: usize = {};\n\
+         pub const KEEP_LENGTH: u32 = {keep_length};\n\
+         pub const KEEP_EVERY: u32 = {keep_every};\n",
         memory.identity,
         memory.shard,
         uart.base,

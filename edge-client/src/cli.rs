@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
 mod agreed;
+mod ask;
 mod boards;
 mod data;
 mod examples;
@@ -111,6 +112,9 @@ enum BoardCommand {
     /// Give a board its samples over the serial line
     #[command(after_help = examples::PROVISION)]
     Provision(boards::ProvisionArgs),
+    /// Ask a board what the model of the last round says of samples
+    #[command(after_help = examples::ASK)]
+    Predict(ask::AskArgs),
     /// Write a board's samples as a file for its flash
     #[command(after_help = examples::SHARD)]
     Shard(boards::ShardArgs),
@@ -214,6 +218,7 @@ impl Board {
             BoardCommand::Flash(args) => boards::flash(&args),
             BoardCommand::Monitor(args) => boards::monitor(&args),
             BoardCommand::Provision(args) => boards::provision(&args),
+            BoardCommand::Predict(args) => ask::predict(&args),
             BoardCommand::Shard(args) => boards::shard(&args),
             BoardCommand::Figures(args) => figures::figures(&args),
         }

@@ -44,6 +44,8 @@
 pub mod cli;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "keep")]
+pub mod keep;
 pub mod serial;
 pub mod session;
 

@@ -33,8 +33,12 @@ use crate::{
 };
 
 mod arena;
+#[cfg(feature = "ask")]
+mod ask;
 mod download;
 mod inbox;
+#[cfg(feature = "keep")]
+mod kept;
 mod outbox;
 mod spent;
 #[cfg(test)]
@@ -44,7 +48,11 @@ mod upload;
 pub use arena::Arena;
 #[cfg(feature = "host")]
 pub use arena::HeapArena;
+#[cfg(feature = "ask")]
+pub use ask::{Answered, ModelPlace};
 use download::{Download, ReceivedVectors};
+#[cfg(feature = "keep")]
+pub(crate) use kept::{ModelAtHand, ModelName};
 use outbox::QueuedMessage;
 pub use spent::Spent;
 
@@ -134,6 +142,9 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     /// The arena is laid out for this Plan and may hold a residual.
     placed: bool,
     held: ReceivedVectors,
+    /// The round whose model arrived last; `None` while another one arrives.
+    #[cfg(feature = "ask")]
+    model_round: Option<u32>,
     own: PrivateState,
     spent: Spent,
     baseline_of: Option<BaselineOf>,
@@ -164,6 +175,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             plan: None,
             placed: false,
             held: ReceivedVectors::default(),
+            #[cfg(feature = "ask")]
+            model_round: None,
             baseline_of: None,
             job: Job::Free,
             retry: None,
@@ -199,6 +212,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// one, whose content is lost.
     pub fn replace_arena(&mut self, arena: A) -> A {
         self.held = ReceivedVectors::default();
+        self.note_model(None);
         core::mem::replace(&mut self.arena, arena)
     }
 
@@ -367,6 +381,14 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             self.request(now);
         }
         Ok(())
+    }
+
+    /// The weights hold the model of this round, or none.
+    fn note_model(&mut self, _round: Option<u32>) {
+        #[cfg(feature = "ask")]
+        {
+            self.model_round = _round;
+        }
     }
 
     fn event(&mut self, event: Event) {

@@ -3,15 +3,20 @@
 #![allow(unsafe_code, reason = "registers, linker symbols and the one mutable static of the arena")]
 
 use core::{
+    cell::UnsafeCell,
     ptr, slice,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use cortex_m::{asm, interrupt, peripheral::SCB};
-use cortex_m_rt::{ExceptionFrame, exception};
+#[cfg(not(feature = "health"))]
+use cortex_m_rt::ExceptionFrame;
+use cortex_m_rt::exception;
 use embassy_executor::raw;
 
 pub mod clock;
+#[cfg(feature = "keep")]
+pub mod host;
 #[cfg_attr(uart = "cmsdk", path = "board/cmsdk.rs")]
 #[cfg_attr(uart = "pl011", path = "board/pl011.rs")]
 #[cfg_attr(uart = "nrf51", path = "board/nrf51.rs")]
@@ -19,6 +24,9 @@ mod registers;
 mod ring;
 #[cfg(uart = "nrf51")]
 mod rng;
+#[cfg_attr(feature = "health", path = "board/record.rs")]
+#[cfg_attr(not(feature = "health"), path = "board/starts.rs")]
+pub mod starts;
 mod uart;
 
 pub use uart::Uart;
@@ -41,48 +49,49 @@ pub fn shard() -> &'static [u8] {
     unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(SHARD), SHARD_ROOM) }
 }
 
-static mut FLOATS: [f32; ARENA / 4] = [0.0; ARENA / 4];
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Memory that is handed out once.
+struct Once<T> {
+    taken: AtomicBool,
+    memory: UnsafeCell<T>,
+}
+
+// SAFETY: only one caller ever gets the memory; see `take`.
+unsafe impl<T: Send> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    const fn new(memory: T) -> Self {
+        Self { taken: AtomicBool::new(false), memory: UnsafeCell::new(memory) }
+    }
+
+    /// The memory on the first call, also if an interrupt calls this at the same time.
+    fn take(&'static self) -> Option<&'static mut T> {
+        // SAFETY: the flag was clear, so this is the only reference there ever is.
+        is_first(&self.taken).then(|| unsafe { &mut *self.memory.get() })
+    }
+}
+
+/// Sets a flag; true on the first call. With interrupts off, because a Cortex-M0 has no atomic swap.
+#[inline(never)]
+fn is_first(taken: &AtomicBool) -> bool {
+    interrupt::free(|_| {
+        let first = !taken.load(Ordering::Relaxed);
+        taken.store(true, Ordering::Relaxed);
+        first
+    })
+}
+
+static FLOATS: Once<[f32; ARENA / 4]> = Once::new([0.0; ARENA / 4]);
 
 /// The arena on the first call; empty afterwards.
 pub fn arena() -> &'static mut [f32] {
-    // Interrupts do not call this, so a load and a store are enough. A Cortex-M0 has no atomic swap.
-    if TAKEN.load(Ordering::Relaxed) {
-        return &mut [];
-    }
-    TAKEN.store(true, Ordering::Relaxed);
-    // SAFETY: the flag makes this the only reference there ever is.
-    unsafe { &mut *ptr::addr_of_mut!(FLOATS) }
+    FLOATS.take().map_or(&mut [], |floats| floats)
 }
 
-static mut SAMPLES_ROOM: [u8; SAMPLES] = [0; SAMPLES];
+static SAMPLES_ROOM: Once<[u8; SAMPLES]> = Once::new([0; SAMPLES]);
 
 /// The buffer for samples that arrive over the serial line, on the first call; empty afterwards.
 pub fn samples_room() -> &'static mut [u8] {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.load(Ordering::Relaxed) {
-        return &mut [];
-    }
-    TAKEN.store(true, Ordering::Relaxed);
-    // SAFETY: the flag makes this the only reference there ever is.
-    unsafe { &mut *ptr::addr_of_mut!(SAMPLES_ROOM) }
-}
-
-/// Number of starts since power-on, in RAM that the start-up code does not clear.
-#[unsafe(link_section = ".uninit.STARTS")]
-static mut STARTS: [u32; 2] = [0; 2];
-
-/// A number that differs from start to start until the power is cut.
-pub fn starts() -> u32 {
-    const MARK: u32 = 0x5741_524d;
-    let place = ptr::addr_of_mut!(STARTS);
-    // SAFETY: called from the only task. Access is volatile, because the content survives a reset.
-    unsafe {
-        let [mark, count] = place.read_volatile();
-        let count = if mark == MARK { count.wrapping_add(1) } else { 0 };
-        place.write_volatile([MARK, count]);
-        count
-    }
+    SAMPLES_ROOM.take().map_or(&mut [], |room| room)
 }
 
 /// The seed of the board's nonces at this start: that of its identity, mixed with random bytes where the chip has a generator.
@@ -94,6 +103,40 @@ pub fn seed(stored: [u8; 16]) -> [u8; 16] {
     seed
 }
 
+/// The properties of this board.
+pub fn limits() -> crate::node::Limits {
+    let limits = crate::node::Limits { stack: stack_used, ..crate::node::Limits::new(NAME, CHUNK) };
+    #[cfg(feature = "health")]
+    let limits = crate::node::Limits { well: starts::well, ..limits };
+    limits
+}
+
+/// Nothing is kept.
+#[cfg(not(feature = "keep"))]
+pub fn keeper(limits: crate::node::Limits, _safe: bool) -> (crate::node::KeepNothing, crate::node::Limits) {
+    (crate::node::KeepNothing, limits)
+}
+
+/// The slots of the model, in a flash that the host lends; and the faults that a test orders.
+#[cfg(feature = "keep")]
+pub fn keeper(
+    limits: crate::node::Limits,
+    safe: bool,
+) -> (Option<client::keep::Keeper<client::keep::FlashModel<host::HostFile>>>, crate::node::Limits) {
+    use client::keep::{FlashModel, Keeper, Slots};
+    let (order, file) = host::lent();
+    let cut = if let host::Order::Cut(changes) = order { Some(changes) } else { None };
+    let slots = Slots { start: 0, length: KEEP_LENGTH, every: KEEP_EVERY };
+    let keeper = file.and_then(|file| Keeper::open(FlashModel::new(file, cut), slots).ok());
+    let feed = if order == host::Order::Panic && !safe { fail } else { limits.feed };
+    (keeper, crate::node::Limits { feed, ..limits })
+}
+
+#[cfg(feature = "keep")]
+fn fail() {
+    panic!("ordered by a test");
+}
+
 unsafe extern "C" {
     /// End of static data; the stack grows down to here.
     static mut __sheap: u32;
@@ -103,6 +146,9 @@ unsafe extern "C" {
 const PAINT: u32 = 0xc0de_cafe;
 
 /// Fills the unused stack with a pattern, from which [`stack_used`] finds how deep it got.
+///
+/// Harmless at any time: it writes below the stack pointer only, where nothing lives. The 128 bytes that it leaves are for its
+/// own frame. An interrupt may use and leave the memory in between; its frames are then painted over.
 pub fn paint_stack() {
     let mut place = ptr::addr_of_mut!(__sheap);
     let end = cortex_m::register::msp::read() as usize - 128;
@@ -169,12 +215,14 @@ unsafe fn DefaultHandler(_irq: i16) {
     SCB::sys_reset();
 }
 
+#[cfg(not(feature = "health"))]
 #[exception]
 unsafe fn HardFault(_frame: &ExceptionFrame) -> ! {
     SCB::sys_reset();
 }
 
 /// Resets the board. It then joins again and resumes the round from the aggregator's state.
+#[cfg(not(feature = "health"))]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     SCB::sys_reset();

@@ -1,5 +1,8 @@
 //! The only task of a board: receives bytes, sends bytes, and computes a batch in between.
 //!
+//! Its samples come from any [`SampleSource`]: [`Flashed`] samples, or what a sensor delivers. With the feature `keep` a
+//! [`Keeper`](client::keep::Keeper) has the model of the last round in flash.
+//!
 //! The line waits for one batch at most, while the UART's interrupt stores what arrives. The aggregator never has more than
 //! two chunks and a message in flight, so room for four chunks is enough.
 
@@ -14,7 +17,7 @@ use common::{
     sealed::{BoardIdentity, Nonces},
 };
 use embassy_futures::{
-    select::{Either, select},
+    select::{Either3, select3},
     yield_now,
 };
 use embassy_time::Timer;
@@ -31,6 +34,125 @@ pub struct Limits {
     pub flash: u64,
     /// Most bytes of stack that were in use so far, or 0.
     pub stack: fn() -> u32,
+    /// Feeds the watchdog. Called before every batch and packet.
+    pub feed: fn(),
+    /// Called when an update was accepted: what crashed before is over.
+    pub well: fn(),
+}
+
+impl Limits {
+    /// No stack measured, no watchdog.
+    pub const fn new(board: &'static str, chunk: u32) -> Self {
+        Self { board, chunk, flash: 64 << 10, stack: || 0, feed: || {}, well: || {} }
+    }
+}
+
+/// Where a board's samples come from.
+pub trait SampleSource {
+    /// The samples at one time.
+    type Shard<'a>: Shard
+    where
+        Self: 'a;
+
+    /// The samples. They must not change while a round is under way.
+    fn shard(&self) -> Self::Shard<'_>;
+
+    /// Waits until there are others. May be dropped and called again.
+    fn changed(&mut self) -> impl Future<Output = ()> {
+        core::future::pending()
+    }
+
+    /// Takes up other samples, while no round is under way. True if their number has changed, so that the gateway must be told.
+    fn refresh(&mut self) -> bool {
+        false
+    }
+
+    /// Room for samples that arrive over the serial line.
+    fn room(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    /// How many bytes of the room are a file of samples now.
+    fn arrived(&mut self, _len: Option<usize>) {}
+}
+
+/// Samples in flash, until others arrive over the serial line.
+#[derive(Debug)]
+pub struct Flashed {
+    baked: BytesShard<'static>,
+    room: &'static mut [u8],
+    arrived: Option<usize>,
+}
+
+impl Flashed {
+    /// With room for samples that arrive.
+    pub fn new(baked: BytesShard<'static>, room: &'static mut [u8]) -> Self {
+        Self { baked, room, arrived: None }
+    }
+}
+
+impl SampleSource for Flashed {
+    type Shard<'a> = BytesShard<'a>;
+
+    fn shard(&self) -> BytesShard<'_> {
+        let file = self.arrived.and_then(|len| self.room.get(..len));
+        file.and_then(|file| BytesShard::parse(file).ok()).unwrap_or(self.baked)
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        self.room
+    }
+
+    fn arrived(&mut self, len: Option<usize>) {
+        self.arrived = len;
+    }
+}
+
+/// Keeps the model of the last round.
+pub trait Keep {
+    /// Called once, before the board joins.
+    fn start<const NODES: usize, const SEND: usize>(&mut self, _device: &mut Device<NODES, SEND>) {}
+    /// Called between two batches.
+    fn serve<const NODES: usize, const SEND: usize>(&mut self, _device: &mut Device<NODES, SEND>) {}
+}
+
+/// Keeps nothing: after a reset the model comes with the next round.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct KeepNothing;
+
+impl Keep for KeepNothing {}
+
+#[cfg(feature = "keep")]
+impl<F: embedded_storage::nor_flash::NorFlash> Keep for client::keep::Keeper<F> {
+    fn start<const NODES: usize, const SEND: usize>(&mut self, device: &mut Device<NODES, SEND>) {
+        self.go_on(device.session());
+        device.note_kept(self.kept());
+    }
+
+    fn serve<const NODES: usize, const SEND: usize>(&mut self, device: &mut Device<NODES, SEND>) {
+        // A model that does not fit its slot is not kept; the status says so.
+        if self.keep(device.session()) == Ok(true) {
+            device.note_kept(self.kept());
+        }
+        if device.is_questioned() {
+            self.take_back(device.session());
+        }
+    }
+}
+
+#[cfg(feature = "keep")]
+impl<K: Keep> Keep for Option<K> {
+    fn start<const NODES: usize, const SEND: usize>(&mut self, device: &mut Device<NODES, SEND>) {
+        if let Some(keeper) = self {
+            keeper.start(device);
+        }
+    }
+
+    fn serve<const NODES: usize, const SEND: usize>(&mut self, device: &mut Device<NODES, SEND>) {
+        if let Some(keeper) = self {
+            keeper.serve(device);
+        }
+    }
 }
 
 /// Size of the send buffer for chunks of this length; see [`SerialDevice`].
@@ -50,32 +172,43 @@ pub fn device<const NODES: usize, const SEND: usize>(
     nonces: Nonces,
     limits: &Limits,
     arena: &'static mut [f32],
-    baked: &BytesShard<'static>,
+    shard: &impl Shard,
 ) -> Device<NODES, SEND> {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
     let profile =
-        Profile { device: identity.device.clone(), budget, data: baked.summary(), privacy: identity.privacy };
+        Profile { device: identity.device.clone(), budget, data: shard.summary(), privacy: identity.privacy };
     let link = serial::limits(limits.chunk);
     SerialDevice::new(identity, profile, limits.board, arena, link, nonces)
 }
 
-/// Takes part in rounds for ever, with the samples that were flashed (`baked`) until others arrive in `room`.
-pub async fn run<const NODES: usize, const SEND: usize>(
+/// Takes part in rounds for ever.
+pub async fn run<const NODES: usize, const SEND: usize, S: SampleSource>(
     mut uart: impl Read + Write,
     device: &mut Device<NODES, SEND>,
     limits: Limits,
-    baked: BytesShard<'static>,
-    room: &'static mut [u8],
+    source: &mut S,
+    keep: &mut impl Keep,
     backend: &mut impl Backend<f32>,
 ) -> ! {
     let mut bytes = [0; 64];
+    keep.start(device);
+    let mut accepted = device.status().accepted;
     loop {
+        (limits.feed)();
         if device.is_asked() {
             device.note_stack((limits.stack)());
         }
         while let Some(line) = device.poll_transmit(now()) {
             send(&mut uart, line, &mut bytes).await;
+        }
+        if device.status().accepted != accepted {
+            accepted = device.status().accepted;
+            (limits.well)();
+        }
+        let idle = !device.session().is_under_way();
+        if idle && source.refresh() {
+            device.replace_data(source.shard().summary(), now());
         }
         let working = device.has_work();
         let wait = async {
@@ -85,18 +218,20 @@ pub async fn run<const NODES: usize, const SEND: usize>(
                 None => core::future::pending().await,
             }
         };
-        match select(uart.read(&mut bytes), wait).await {
-            Either::First(Ok(len)) => {
-                device.handle_bytes(&bytes[..len], room, now());
+        let changed = async { if idle { source.changed().await } else { core::future::pending().await } };
+        match select3(uart.read(&mut bytes), wait, changed).await {
+            Either3::First(Ok(len)) => {
+                device.handle_bytes(&bytes[..len], source.room(), now());
+                source.arrived(device.arrived());
             }
             // Noise on the line, or a full buffer: lost bytes are requested again.
-            Either::First(Err(_)) => {}
-            Either::Second(()) => {
+            Either3::First(Err(_)) | Either3::Third(()) => {}
+            Either3::Second(()) => {
                 device.handle_timeout(now());
                 if working {
+                    keep.serve(device);
                     // The session reports the error to the aggregator, and this device waits for the next round.
-                    let shard = device.samples(room).unwrap_or(baked);
-                    let _ = device.work(&shard, backend, now());
+                    let _ = device.work(&source.shard(), backend, now());
                     yield_now().await;
                 }
             }

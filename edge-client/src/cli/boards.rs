@@ -1,23 +1,29 @@
 //! Commands for boards: bridge, flash, monitor, shard.
 
-use std::{convert::Infallible, fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    convert::Infallible,
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use crate::{
-    data::{BytesShard, Shard, load::LIMIT},
+    data::{BytesShard, Quantised, Shard, load::LIMIT},
     host::{
         Identity,
         args::{DataArgs, PrivacyArgs},
-        board::{Board, pack_shard, refreshed_identity},
+        board::{Board, Precision, pack_shard, quantise_shard, refreshed_identity},
         bridge::{
             Bridge, Traffic,
             port::{self, PortSpec},
-            report,
+            report, report_health,
         },
         provision,
         refusals::LEAVE_AFTER,
     },
     serial::{
-        MAX_PACKET, PING, Status,
+        Health, MAX_PACKET, PING, Status,
         line::{Decoder, Encoder},
     },
 };
@@ -29,6 +35,11 @@ use common::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{print, resolve, stop_signal};
+
+/// How often `flash` looks whether QEMU has ended.
+const QEMU_PAUSE: Duration = Duration::from_millis(100);
+/// How long `monitor` waits for the health of a board, which follows its status if the board has any.
+const HEALTH_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args, Debug)]
 pub(super) struct BridgeArgs {
@@ -85,6 +96,9 @@ pub(super) struct FlashArgs {
     /// Emulated boards: QEMU's end of the serial line, as in unix:PATH or tcp:ADDRESS of a bridge
     #[arg(long, default_value = "unix:boards.sock")]
     serial: String,
+    /// Emulated boards: the file behind the flash in which the board keeps its model [default: NAME.flash beside the identity]
+    #[arg(long)]
+    flash: Option<PathBuf>,
     #[command(flatten)]
     privacy: PrivacyArgs,
 }
@@ -98,6 +112,7 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
         image.display(),
         board.name
     );
+    board.check_shard(&args.shard).with_context(|| args.shard.display().to_string())?;
     let dir = tempfile::tempdir()?;
     let identity = dir.path().join("identity");
     let original =
@@ -107,14 +122,35 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
         &identity,
         refreshed_identity(&original, privacy).with_context(|| args.identity.display().to_string())?,
     )?;
-    let Some(arguments) = board.qemu(&image, &identity, &args.shard, &args.serial) else {
+    let file = args.flash.clone().unwrap_or_else(|| args.identity.with_extension("flash"));
+    let Some(arguments) = board.qemu(&image, &identity, &args.shard, &args.serial, &file) else {
         return Ok(board.download(&image, &identity, &args.shard)?);
     };
+    board.make_flash(&file).with_context(|| file.display().to_string())?;
     let mut qemu = Command::new("qemu-system-arm");
-    let status =
-        qemu.args(arguments).status().context("qemu-system-arm: install the package of that name")?;
-    ensure!(status.success(), "{status}");
-    Ok(())
+    qemu.args(arguments).stdin(Stdio::null());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = stop_signal()?;
+        tokio::pin!(stop);
+        let mut qemu = qemu
+            .spawn()
+            .map_err(|error| anyhow!("qemu-system-arm: {error}; install the package of that name"))?;
+        loop {
+            tokio::select! {
+                // QEMU ends with this program.
+                () = &mut stop => {
+                    qemu.kill()?;
+                    qemu.wait()?;
+                    return Ok(());
+                }
+                () = tokio::time::sleep(QEMU_PAUSE) => if let Some(status) = qemu.try_wait()? {
+                    ensure!(status.success(), "QEMU: {status}");
+                    return Ok(());
+                },
+            }
+        }
+    })
 }
 
 #[derive(clap::Args, Debug)]
@@ -139,11 +175,12 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
         tokio::pin!(stop);
         let mut clock = tokio::time::interval(Duration::from_secs(args.every.max(1)));
         let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
-        let (mut bytes, mut answers) = ([0; 256], 0);
+        let (mut bytes, mut answers, mut enough) = ([0; 256], 0, false);
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                _ = clock.tick() => {
+                () = tokio::time::sleep(HEALTH_PAUSE), if enough => break,
+                _ = clock.tick(), if !enough => {
                     let ping: Vec<u8> = Encoder::new(&[PING]).collect();
                     port.stream.write_all(&ping).await?;
                 }
@@ -151,15 +188,17 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
                     let len = len?;
                     ensure!(len > 0, "the board has closed the line");
                     for &byte in bytes.iter().take(len) {
-                        if let Some(Ok(packet)) = decoder.push(byte)
-                            && let Some(status) = Status::decode(packet)
-                        {
+                        let Some(Ok(packet)) = decoder.push(byte) else { continue };
+                        if let Some(status) = Status::decode(packet) {
                             report(&port.name, &status);
                             answers += 1;
+                            enough = args.count.is_some_and(|count| answers >= count);
+                        } else if let Some(health) = Health::decode(packet) {
+                            report_health(&port.name, &health);
+                            if enough {
+                                return Ok(());
+                            }
                         }
-                    }
-                    if args.count.is_some_and(|count| answers >= count) {
-                        break;
                     }
                 }
             }
@@ -220,18 +259,47 @@ pub(super) struct ShardArgs {
     /// Features are whole multiples of 1/LEVELS: 16 for the built-in digits, 255 for images
     #[arg(long, default_value_t = 16)]
     levels: u8,
+    /// Round features to whole numbers of this kind, each with its own scale and zero point, and print what is lost; the
+    /// firmware needs `quantised` among its extras
+    #[arg(long, conflicts_with = "levels")]
+    quantise: Option<Kind>,
     #[arg(long)]
     out: PathBuf,
 }
 
+#[derive(Copy, Clone, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Kind {
+    U8,
+    I8,
+    I16,
+}
+
 pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let shard = args.data.shard()?;
-    let file = pack_shard(&shard, args.levels)?;
+    let kind = args.quantise.map(|kind| match kind {
+        Kind::U8 => Quantised::U8,
+        Kind::I8 => Quantised::I8,
+        Kind::I16 => Quantised::I16,
+    });
+    let (file, lost) = match kind {
+        None => (pack_shard(&shard, args.levels)?, None),
+        Some(kind) => {
+            let (file, lost) = quantise_shard(&shard, kind)?;
+            (file, Some(lost))
+        }
+    };
     // Only the owner may read the device's samples.
     files::write_file(&args.out, &file, Secrecy::Secret).with_context(|| args.out.display().to_string())?;
     let (train, test, bytes) = (shard.train_len(), shard.test_len(), file.len());
     let out = args.out.display();
-    Ok(print(&format!("{out}: {train} training and {test} test samples, {bytes} bytes\n"))?)
+    print(&format!("{out}: {train} training and {test} test samples, {bytes} bytes\n"))?;
+    if let Some(Precision { largest, relative, feature }) = lost {
+        let percent = 100.0 * relative;
+        print(&format!(
+            "rounding changes a feature by {largest} at most; feature {feature} loses most, {percent:.3} % of its standard deviation\n"
+        ))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

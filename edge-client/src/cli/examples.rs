@@ -68,6 +68,13 @@ Examples:
 `fairtier gateway enroll --serial` writes the board identity: a board accepts samples only from a holder of its key. It keeps them
 in RAM, so they are lost at a reset. No bridge may have the port open.";
 
+pub(super) const ASK: &str = "\
+Examples:
+  fairtier board predict /dev/ttyACM0 --identity m4.board --csv rows.csv
+  fairtier board predict unix:board.sock --identity m4.board --data digits --show 3 --format json
+
+The board answers with the model of its last round, also after a reset without a gateway. No bridge may have the port open.";
+
 pub(super) const SHARD: &str = "\
 Examples:
   fairtier board shard --data digits --share 0/14 --out m4.shard                 the first of 14 parts of the built-in digits

@@ -1,4 +1,5 @@
-//! Sends samples to a board over the serial line, sealed with the key of its identity; see [`crate::serial::Taken`].
+//! Sends samples and questions to a board over the serial line, sealed with the key of its identity; see
+//! [`crate::serial::Taken`] and [`crate::serial::BoardAnswer`].
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use common::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::serial::{
-    MAX_PACKET, PIECE, SAMPLES, Taken,
+    BoardAnswer, MAX_PACKET, PIECE, QUESTION, QUESTION_PIECE, SAMPLES, Taken,
     line::{Decoder, Encoder},
 };
 
@@ -39,6 +40,14 @@ pub enum ProvisionError {
     Older,
     #[error("the board does not answer; check that its firmware is running and that no bridge uses the port")]
     Silent,
+    #[error("the board takes {board} numbers per sample, this sample has {sample}")]
+    Width { board: u32, sample: usize },
+    #[error("the board has no model yet; it gets one in its first round")]
+    NoModel,
+    #[error("the board does not predict: {0}")]
+    NoAnswer(Code),
+    #[error("the board's firmware has no predictions; flash an image with `ask` among its extras")]
+    NoQuestions,
     #[error("the operating system gives no random numbers")]
     Randomness,
     #[error("serial line: {0}")]
@@ -90,6 +99,52 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
     board.put(&[STRANGER]).await
 }
 
+/// Asks a board about samples, one after another, and returns its answers. `identity` is that of the board.
+pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    identity: &BoardIdentity,
+    samples: &[Vec<f32>],
+) -> Result<Vec<BoardAnswer>, ProvisionError> {
+    let mut board = Cable::new(stream, identity);
+    let mut tries = 0;
+    board.put(&[STRANGER]).await?;
+    // The board greets with the room that it has for samples.
+    loop {
+        match tokio::time::timeout(PIECE_TIMEOUT, board.answer()).await {
+            Ok(greeting) => break greeting.map(|_| ())?,
+            Err(_) if tries >= TRIES => return Err(ProvisionError::Silent),
+            Err(_) => tries += 1,
+        }
+        board.put(&[STRANGER]).await?;
+    }
+    let mut answers = vec![];
+    for (number, sample) in samples.iter().enumerate() {
+        answers.push(board.question(number as u16, sample).await?);
+    }
+    // Ends the session, so that the board joins the gateway again at once.
+    board.put(&[STRANGER]).await?;
+    Ok(answers)
+}
+
+/// The numbers per sample that a board's model takes.
+pub async fn inputs<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    identity: &BoardIdentity,
+) -> Result<u32, ProvisionError> {
+    match ask(stream, identity, &[vec![]]).await {
+        Err(ProvisionError::Width { board, .. }) => Ok(board),
+        Err(error) => Err(error),
+        // A model without inputs.
+        Ok(_) => Ok(0),
+    }
+}
+
+/// What a board says in a session with the holder of its identity.
+enum Reply {
+    Taken(Taken),
+    Answer(BoardAnswer),
+}
+
 /// The line to a board, and the session on it.
 struct Cable<'a, S> {
     stream: &'a mut S,
@@ -122,16 +177,72 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
     async fn send_piece(&mut self, file: &[u8], offset: usize) -> Result<(), ProvisionError> {
         let piece = &file[offset..file.len().min(offset + PIECE)];
         let head = [(offset as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
-        let frame = [&[SAMPLES][..], &head, piece].concat();
-        let mut packet = [&[0; SEAL_HEAD][..], &frame, &[0; SEAL_OVERHEAD]].concat();
+        self.send_frame(&[&[SAMPLES][..], &head, piece].concat()).await
+    }
+
+    /// Sends a sample, and returns the answer to it.
+    async fn question(&mut self, number: u16, sample: &[f32]) -> Result<BoardAnswer, ProvisionError> {
+        let (mut next, mut tries, mut heard) = (0, 0, false);
+        loop {
+            let piece = sample.iter().skip(next).take(QUESTION_PIECE).flat_map(|value| value.to_le_bytes());
+            let head = [(sample.len() as u32).to_le_bytes(), (next as u32).to_le_bytes()].concat();
+            let frame: Vec<u8> =
+                [QUESTION].into_iter().chain(number.to_le_bytes()).chain(head).chain(piece).collect();
+            self.send_frame(&frame).await?;
+            let answer = match tokio::time::timeout(PIECE_TIMEOUT, self.reply()).await {
+                Ok(reply) => match reply? {
+                    Reply::Answer(answer) if answer.number == number => Some(answer),
+                    _ => None,
+                },
+                Err(_) => None,
+            };
+            let Some(answer) = answer else {
+                tries += 1;
+                match tries {
+                    TRIES.. if heard => return Err(ProvisionError::Silent),
+                    // Firmware without predictions ignores questions.
+                    4.. if !heard && number == 0 => return Err(ProvisionError::NoQuestions),
+                    TRIES.. => return Err(ProvisionError::Silent),
+                    _ => continue,
+                }
+            };
+            heard = true;
+            match answer.refused {
+                Some(Code::NotReady) => return Err(ProvisionError::NoModel),
+                Some(Code::WrongData) if answer.inputs as usize != sample.len() => {
+                    return Err(ProvisionError::Width { board: answer.inputs, sample: sample.len() });
+                }
+                Some(code) => return Err(ProvisionError::NoAnswer(code)),
+                None if answer.prediction.is_some() => return Ok(answer),
+                None => {}
+            }
+            tries = if answer.next as usize > next { 0 } else { tries + 1 };
+            if tries >= TRIES {
+                return Err(ProvisionError::Silent);
+            }
+            next = (answer.next as usize).min(sample.len());
+        }
+    }
+
+    async fn send_frame(&mut self, frame: &[u8]) -> Result<(), ProvisionError> {
+        let mut packet = [&[0; SEAL_HEAD][..], frame, &[0; SEAL_OVERHEAD]].concat();
         match self.responder.seal(&mut packet, frame.len()) {
             Some(len) => self.put(&packet[..len]).await,
             None => Ok(()),
         }
     }
 
-    /// Waits for the board's answer to a piece or to a new session. Answers HAILs meanwhile.
+    /// Waits for the board's answer to a piece of samples or to a new session.
     async fn answer(&mut self) -> Result<Taken, ProvisionError> {
+        loop {
+            if let Reply::Taken(taken) = self.reply().await? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Waits for what the board says. Answers HAILs meanwhile.
+    async fn reply(&mut self) -> Result<Reply, ProvisionError> {
         loop {
             let mut packet = self.next_packet().await?;
             if let Some(hail) = Hail::decode(&packet) {
@@ -145,7 +256,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
                 ResponderEvent::Frame { frame, .. } => {
                     self.answers = 0;
                     if let Some(taken) = Taken::decode(frame) {
-                        return Ok(taken);
+                        return Ok(Reply::Taken(taken));
+                    }
+                    if let Some(answer) = BoardAnswer::decode(frame) {
+                        return Ok(Reply::Answer(answer));
                     }
                 }
                 ResponderEvent::Nothing | ResponderEvent::Rejected(_) => {}

@@ -13,6 +13,10 @@ use common::{
 
 use heapless::String;
 
+#[cfg(feature = "ask")]
+use super::question::{Outcome, QUESTION, Question};
+#[cfg(feature = "health")]
+use super::{Health, health::Kept};
 use super::{
     MAX_PACKET,
     intake::{Intake, IntakeEvent},
@@ -54,6 +58,13 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     asked: bool,
     status: Status,
     intake: Intake,
+    #[cfg(feature = "ask")]
+    question: Question,
+    #[cfg(feature = "health")]
+    health: Health,
+    /// The status was sent, and the health is not.
+    #[cfg(feature = "health")]
+    tells_health: bool,
     /// Summary of the samples in flash.
     baked: DataSummary,
 }
@@ -104,6 +115,12 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             asked: false,
             status,
             intake: Intake::default(),
+            #[cfg(feature = "ask")]
+            question: Question::None,
+            #[cfg(feature = "health")]
+            health: Health::default(),
+            #[cfg(feature = "health")]
+            tells_health: false,
             baked,
         }
     }
@@ -128,6 +145,57 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         &mut self.session
     }
 
+    /// How the board fares, for the next status. A board in safe mode neither joins nor computes.
+    #[cfg(feature = "health")]
+    pub fn set_health(&mut self, health: Health) {
+        if health.safe {
+            self.hail_at = None;
+        }
+        self.health = health;
+    }
+
+    /// Sets what the next status says of the kept model.
+    #[cfg(feature = "health")]
+    pub fn note_kept(&mut self, kept: Option<Kept>) {
+        self.health.kept = kept;
+    }
+
+    /// Whether the board only answers status requests.
+    pub fn is_safe(&self) -> bool {
+        #[cfg(feature = "health")]
+        return self.health.safe;
+        #[cfg(not(feature = "health"))]
+        false
+    }
+
+    /// What the model of the last round says of a sample; see [`Session::predict`].
+    #[cfg(feature = "ask")]
+    pub fn predict(
+        &mut self,
+        sample: &[f32],
+        backend: &mut (impl Backend<f32> + ?Sized),
+    ) -> Result<crate::train::Prediction, Code> {
+        match self.session.input() {
+            [] => Err(Code::NotReady),
+            input if input.len() != sample.len() => Err(Code::WrongData),
+            input => {
+                input.copy_from_slice(sample);
+                Ok(self.session.predict(backend)?.prediction)
+            }
+        }
+    }
+
+    /// Whether [`SerialDevice::work`] will answer a question, for which a keeper puts the model back.
+    #[cfg(feature = "ask")]
+    pub fn is_questioned(&self) -> bool {
+        matches!(self.question, Question::Whole { .. })
+    }
+
+    /// Bytes of the samples that arrived over the line, once they are complete.
+    pub fn arrived(&self) -> Option<usize> {
+        self.intake.arrived()
+    }
+
     /// Samples that arrived over the line; `room` is the buffer passed to [`Self::handle_bytes`].
     pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
         self.intake.samples(room)
@@ -141,6 +209,8 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 None => {}
                 Some(Err(_)) => self.status.damaged = self.status.damaged.saturating_add(1),
                 Some(Ok([PING])) => self.asked = true,
+                #[cfg(feature = "health")]
+                Some(Ok(_)) if self.health.safe => {}
                 Some(Ok(packet)) => match self.initiator.handle(packet) {
                     InitiatorEvent::Nothing => {}
                     InitiatorEvent::Connected => {
@@ -163,12 +233,17 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                     }
                     InitiatorEvent::Piece(piece) => {
                         self.hail_at = Some(now + RETRY_AFTER);
+                        #[cfg(feature = "ask")]
+                        if piece.first() == Some(&QUESTION) {
+                            self.question.handle(piece, self.session.input());
+                            continue;
+                        }
                         match self.intake.handle(piece, room) {
                             IntakeEvent::Nothing => {}
-                            IntakeEvent::Begun => self.replace_data(self.baked.clone()),
+                            IntakeEvent::Begun => self.take_data(self.baked.clone()),
                             IntakeEvent::Whole => {
                                 if let Some(samples) = self.intake.samples(room) {
-                                    self.replace_data(samples.summary());
+                                    self.take_data(samples.summary());
                                 }
                             }
                         }
@@ -193,9 +268,24 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         self.note_events();
     }
 
-    /// The aggregator knows the summary of the old samples, so the device says Hello again with that of the new ones.
+    /// The device has other samples from now on; the driver passes them to [`SerialDevice::work`]. The aggregator knows the
+    /// summary of the old ones, so the device begins a new session and says Hello with that of the new ones. Work on the
+    /// old ones is dropped.
+    pub fn replace_data(&mut self, data: DataSummary, now: Instant) {
+        self.baked = data.clone();
+        self.take_data(data);
+        if self.initiator.is_provisioning() || self.is_safe() {
+            return;
+        }
+        if self.initiator.is_open() {
+            self.initiator.hang_up();
+            self.session.handle_disconnected();
+        }
+        (self.hail_at, self.pause, self.put_off) = (Some(now), self.limits.timeout, false);
+    }
+
     #[inline(never)]
-    fn replace_data(&mut self, data: DataSummary) {
+    fn take_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
         self.refusals = 0;
         self.session.replace_data(data);
@@ -225,11 +315,27 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             self.status.uptime_ms = now.as_millis();
             self.status.open = self.initiator.is_open();
             self.status.working = self.session.has_work();
+            #[cfg(feature = "health")]
+            {
+                self.tells_health = true;
+            }
             return Some(self.status.encode(&mut self.packet));
+        }
+        #[cfg(feature = "health")]
+        if core::mem::take(&mut self.tells_health) {
+            return Some(self.health.encode(&mut self.packet));
         }
         if let Some(taken) = self.intake.poll_answer().filter(|_| self.initiator.is_provisioning()) {
             let len = taken.encode(self.packet.get_mut(SEAL_HEAD..)?);
             return self.initiator.seal(&mut self.packet, len);
+        }
+        #[cfg(feature = "ask")]
+        if self.initiator.is_provisioning() {
+            let inputs = self.session.input().len();
+            let packet = self.packet.get_mut(SEAL_HEAD..)?;
+            if let Some(len) = self.question.answer(inputs, self.session.outputs(), packet) {
+                return self.initiator.seal(&mut self.packet, len);
+            }
         }
         if self.hail_at.is_some_and(|at| now >= at) {
             self.put_off = false;
@@ -253,10 +359,14 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
 
     /// True while there is something to compute.
     pub fn has_work(&self) -> bool {
-        self.session.has_work()
+        #[cfg(feature = "ask")]
+        if self.initiator.is_provisioning() && self.question.is_pending() {
+            return matches!(self.question, Question::Whole { .. });
+        }
+        self.session.has_work() && !self.is_safe()
     }
 
-    /// Computes one batch.
+    /// Computes one batch, or answers a question.
     #[inline(never)]
     pub fn work(
         &mut self,
@@ -264,6 +374,18 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         backend: &mut (impl Backend<f32> + ?Sized),
         now: Instant,
     ) -> Result<(), TrainError> {
+        #[cfg(feature = "ask")]
+        if let Question::Whole { number } = self.question {
+            let loss = self.session.plan_info().map(|info| info.loss);
+            let outcome = self.session.predict(backend).map(|answered| (answered.round, answered.trained));
+            let outcome = match (outcome, loss) {
+                (Ok((round, trained)), Some(loss)) => Ok(Outcome { round, trained, loss }),
+                (Err(code), _) => Err(code),
+                (Ok(_), None) => Err(Code::NotReady),
+            };
+            self.question = Question::Answered { number, outcome };
+            return Ok(());
+        }
         self.status.batches = self.status.batches.saturating_add(1);
         let outcome = self.session.work(shard, backend, now);
         self.note_events();

@@ -138,6 +138,11 @@ impl Intake {
         self.answer.take()
     }
 
+    /// Bytes of the file, once it is complete.
+    pub fn arrived(&self) -> Option<usize> {
+        self.whole.then_some(self.len as usize)
+    }
+
     /// The samples, once they are complete.
     pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
         let file = room.get(..self.len as usize).filter(|_| self.whole)?;

@@ -9,8 +9,12 @@
 //! [`SerialDevice`] combines all three for a board, and a driver moves its bytes. A bridge uses only the line.
 
 mod device;
+#[cfg(feature = "health")]
+mod health;
 mod intake;
 pub mod line;
+#[cfg(feature = "ask")]
+mod question;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -23,7 +27,13 @@ use common::{
 };
 
 pub use device::SerialDevice;
+#[cfg(feature = "health")]
+pub use health::{Crash, HEALTH, Health, Kept, MOST_CRASHES, ResetCause};
 pub use intake::{PIECE, SAMPLES, TAKEN, Taken};
+#[cfg(feature = "host")]
+pub use question::BoardAnswer;
+#[cfg(feature = "ask")]
+pub use question::{ANSWER, QUESTION, QUESTION_PIECE};
 pub use status::{PING, STATUS, Status};
 
 /// Longest packet in bytes: a sealed control frame, or a chunk that is no longer.

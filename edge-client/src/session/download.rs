@@ -37,7 +37,8 @@ pub(super) struct ReceivedVectors {
 
 /// Identifies the numbers of a vector by the checksum of its bytes and its codec.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Content {
+#[cfg_attr(feature = "keep", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct Content {
     codec: Codec,
     bytes: u32,
     check: u32,
@@ -64,6 +65,18 @@ impl ReceivedVectors {
         self.model = (!moved).then_some(Content::of(&assignment.model, assignment.codec));
     }
 
+    /// What the weights hold, if it is a model as it was received.
+    #[cfg(feature = "ask")]
+    pub fn model(&self) -> Option<Content> {
+        self.model
+    }
+
+    /// The weights hold this model again.
+    #[cfg(feature = "keep")]
+    pub fn set_model(&mut self, model: Option<Content>) {
+        self.model = model;
+    }
+
     fn of(&mut self, vector: Vector) -> &mut Option<Content> {
         match vector {
             Vector::Model => &mut self.model,
@@ -88,6 +101,13 @@ impl Download {
             (Vector::Guide, Some(guide)) => guide,
             _ => self.assignment.model,
         }
+    }
+
+    /// Begins again, because the bytes that have arrived are overwritten.
+    #[cfg(feature = "keep")]
+    pub fn restart(&mut self) {
+        let blob = self.blob();
+        (self.incoming, self.crc) = (Incoming::new(blob.transfer, blob.bytes), Crc32::default());
     }
 
     /// The place of the vector in the arena; `None` if the Plan has no such segment.
@@ -154,10 +174,14 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             let held = self.held.of(vector);
             if *held != Some(Content::of(&blob, assignment.codec)) {
                 *held = None;
+                if vector == Vector::Model {
+                    self.note_model(None);
+                }
                 self.job = Job::Downloading(Download::new(assignment, vector, &blob));
                 return self.request(now);
             }
         }
+        self.note_model(Some(assignment.ticket.round));
         self.job = Job::Working { assignment, work: None };
         self.retry = None;
     }
@@ -176,6 +200,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Arrival::Fresh => {
                 let _ = codec.decode(data, place);
                 download.crc.update(data);
+                #[cfg(feature = "keep")]
+                if download.vector == Vector::Model {
+                    // A kept model may have been in the weights until now.
+                    (self.held.model, self.model_round) = (None, None);
+                }
                 incoming.poll_ack(self.limits, now).map(QueuedMessage::Ack)
             }
             Arrival::Known => Some(QueuedMessage::Ack(incoming.ack())),

@@ -96,6 +96,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             self.job = Job::Free;
             self.placed = false;
             self.held = ReceivedVectors::default();
+            self.note_model(None);
             self.own.personal = false;
             if self.baseline_of != Some(BaselineOf { run: welcome.run, plan: welcome.plan.digest }) {
                 self.own.baseline = None;

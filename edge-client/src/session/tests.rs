@@ -20,6 +20,8 @@ use crate::{
 };
 
 mod exchanges;
+#[cfg(feature = "keep")]
+mod kept;
 mod privacy;
 mod versions;
 

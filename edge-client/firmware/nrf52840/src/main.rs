@@ -7,20 +7,24 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use client::data::BytesShard;
+use client::{
+    data::BytesShard,
+    keep::{Keeper, Slots},
+};
 use common::sealed::{BoardIdentity, Nonces};
 use cortex_m::peripheral::SCB;
 use embassy_executor::Spawner;
 use embassy_nrf::{
     bind_interrupts, buffered_uarte,
     buffered_uarte::BufferedUarte,
+    nvmc::Nvmc,
     peripherals,
     rng::Rng,
     uarte::{Baudrate, Config},
 };
 use firmware::{
     Best,
-    node::{self, Device, Limits},
+    node::{self, Device, Flashed, Limits},
 };
 use static_cell::ConstStaticCell;
 
@@ -28,6 +32,8 @@ const CHUNK: u32 = 256;
 /// Where `fairtier board flash` writes them; see `boards/nrf52840.toml`.
 const IDENTITY: usize = 0xd_8000;
 const SHARD: usize = 0xd_9000;
+/// Two slots for the model, in pages of 4 KB; see there, too.
+const SLOTS: Slots = Slots { start: 0xc_8000, length: 0x8000, every: 1 };
 
 bind_interrupts!(struct Irqs {
     UARTE0 => buffered_uarte::InterruptHandler<peripherals::UARTE0>;
@@ -58,21 +64,30 @@ async fn main(_spawner: Spawner) {
         RECEIVED.take(),
         TO_SEND.take(),
     );
-    let Ok(identity) = BoardIdentity::decode(flash(IDENTITY, 4096)) else { return };
-    let shard = BytesShard::parse(flash(SHARD, 0x1f000)).unwrap_or(BytesShard::EMPTY);
-    let limits = Limits { board: "nrf52840", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
+    let Ok(identity) = BoardIdentity::decode(identity()) else { return };
+    let shard = BytesShard::parse(shard()).unwrap_or(BytesShard::EMPTY);
+    let limits = Limits::new("nrf52840", CHUNK);
     let nonces = Nonces::new(seed, 0);
     let backend = &mut Best::default();
     let mut device: Device<24, { node::send_room(CHUNK) }> =
         node::device(identity, nonces, &limits, ARENA.take(), &shard);
-    node::run(uart, &mut device, limits, shard, ROOM.take(), backend).await
+    let mut keeper = Keeper::open(Nvmc::new(p.NVMC), SLOTS).ok();
+    let mut source = Flashed::new(shard, ROOM.take());
+    node::run(uart, &mut device, limits, &mut source, &mut keeper, backend).await
 }
 
-/// Data in flash outside the program.
+/// The flash region of the board identity.
 #[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
-fn flash(address: usize, len: usize) -> &'static [u8] {
-    // SAFETY: the range is in flash outside the program, and nothing writes it while the program runs.
-    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(address), len) }
+fn identity() -> &'static [u8] {
+    // SAFETY: the range is in flash outside the program and the slots, and nothing writes it while the program runs.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(IDENTITY), 0x1000) }
+}
+
+/// The flash region of the samples.
+#[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
+fn shard() -> &'static [u8] {
+    // SAFETY: as above.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(SHARD), 0x1f000) }
 }
 
 #[panic_handler]

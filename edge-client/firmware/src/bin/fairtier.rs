@@ -9,7 +9,7 @@ use cortex_m_rt::entry;
 use firmware::{
     Best,
     board::{self, Uart, clock},
-    node::{self, Device, Limits},
+    node::{self, Device, Flashed},
 };
 
 #[entry]
@@ -29,10 +29,14 @@ async fn take_part() {
     // Without an identity the board stays silent. Without samples it starts anyway, because they may arrive later.
     let Ok(identity) = BoardIdentity::decode(board::identity()) else { return };
     let shard = BytesShard::parse(board::shard()).unwrap_or(BytesShard::EMPTY);
-    let nonces = Nonces::new(board::seed(identity.seed), u64::from(board::starts()) << 32);
-    let limits =
-        Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
+    let starts = board::starts::count();
+    let nonces = Nonces::new(board::seed(identity.seed), u64::from(starts) << 32);
+    let limits = board::limits();
     let mut device: Device<{ board::NODES }, { node::send_room(board::CHUNK) }> =
         node::device(identity, nonces, &limits, board::arena(), &shard);
-    node::run(uart, &mut device, limits, shard, board::samples_room(), &mut Best::default()).await
+    #[cfg(feature = "health")]
+    device.set_health(board::starts::health());
+    let (mut keeper, limits) = board::keeper(limits, device.is_safe());
+    let mut source = Flashed::new(shard, board::samples_room());
+    node::run(uart, &mut device, limits, &mut source, &mut keeper, &mut Best::default()).await
 }

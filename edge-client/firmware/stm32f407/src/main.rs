@@ -6,12 +6,17 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use client::data::BytesShard;
+use client::{
+    data::BytesShard,
+    keep::{Keeper, Slots},
+};
 use common::sealed::{BoardIdentity, Nonces};
 use cortex_m::peripheral::SCB;
 use embassy_executor::Spawner;
 use embassy_stm32::{
-    bind_interrupts, peripherals,
+    bind_interrupts,
+    flash::Flash,
+    peripherals,
     rcc::{Hse, HseMode, Pll, PllMul, PllPDiv, PllPreDiv, PllQDiv, PllSource, Sysclk},
     rng::{self, Rng},
     time::Hertz,
@@ -19,7 +24,7 @@ use embassy_stm32::{
 };
 use firmware::{
     Best,
-    node::{self, Device, Limits},
+    node::{self, Device, Flashed, Limits},
 };
 use static_cell::ConstStaticCell;
 
@@ -27,6 +32,9 @@ const CHUNK: u32 = 256;
 /// Where `fairtier board flash` writes them; see `boards/stm32f407.toml`.
 const IDENTITY: usize = 0x080c_0000;
 const SHARD: usize = 0x080e_0000;
+/// Two slots for the model, each a sector of 128 KB, from the start of the flash; see there, too. A sector takes about a second
+/// to erase, during which the line waits.
+const SLOTS: Slots = Slots { start: 0x8_0000, length: 0x2_0000, every: 1 };
 
 bind_interrupts!(struct Irqs {
     USART2 => usart::BufferedInterruptHandler<peripherals::USART2>;
@@ -65,21 +73,30 @@ async fn main(_spawner: Spawner) {
     else {
         return;
     };
-    let Ok(identity) = BoardIdentity::decode(flash(IDENTITY, 4096)) else { return };
-    let shard = BytesShard::parse(flash(SHARD, 0x1f000)).unwrap_or(BytesShard::EMPTY);
-    let limits = Limits { board: "stm32f407", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
+    let Ok(identity) = BoardIdentity::decode(identity()) else { return };
+    let shard = BytesShard::parse(shard()).unwrap_or(BytesShard::EMPTY);
+    let limits = Limits::new("stm32f407", CHUNK);
     let nonces = Nonces::new(seed, 0);
     let backend = &mut Best::default();
     let mut device: Device<24, { node::send_room(CHUNK) }> =
         node::device(identity, nonces, &limits, ARENA.take(), &shard);
-    node::run(uart, &mut device, limits, shard, ROOM.take(), backend).await
+    let mut keeper = Keeper::open(Flash::new_blocking(p.FLASH), SLOTS).ok();
+    let mut source = Flashed::new(shard, ROOM.take());
+    node::run(uart, &mut device, limits, &mut source, &mut keeper, backend).await
 }
 
-/// Data in flash outside the program.
+/// The flash region of the board identity.
 #[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
-fn flash(address: usize, len: usize) -> &'static [u8] {
-    // SAFETY: the range is in flash outside the program, and nothing writes it while the program runs.
-    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(address), len) }
+fn identity() -> &'static [u8] {
+    // SAFETY: the range is in flash outside the program and the slots, and nothing writes it while the program runs.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(IDENTITY), 0x1000) }
+}
+
+/// The flash region of the samples.
+#[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
+fn shard() -> &'static [u8] {
+    // SAFETY: as above.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(SHARD), 0x1f000) }
 }
 
 #[panic_handler]

@@ -37,7 +37,7 @@ use super::{
     renewal::Renewal,
 };
 use crate::serial::{
-    MAX_PACKET, PING, Status,
+    Crash, HEALTH, Health, Kept, MAX_PACKET, PING, ResetCause, Status,
     line::{Decoder, Encoder},
 };
 
@@ -272,6 +272,11 @@ impl BoardLine {
             tokio::select! {
                 packet = self.packets.recv() => match packet {
                     None => break CarryEnd::Line("line closed".into()),
+                    Some(packet) if packet.first() == Some(&HEALTH) => {
+                        if let Some(health) = Health::decode(&packet) {
+                            report_health(&self.name, &health);
+                        }
+                    }
                     Some(packet) => match Status::decode(&packet) {
                         Some(status) => {
                             report(&self.name, &status);
@@ -344,6 +349,41 @@ pub fn report(line: &str, status: &Status) {
         "{device} ({board}): up {} s, {link}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
         uptime_ms / 1000,
     );
+}
+
+/// Logs how a board fares.
+pub fn report_health(line: &str, health: &Health) {
+    let cause = match health.cause {
+        ResetCause::Unknown => "cause unknown",
+        ResetCause::Power => "power on",
+        ResetCause::External => "reset from outside",
+        ResetCause::Panic => "panic",
+        ResetCause::Fault => "fault of the core",
+        ResetCause::Watchdog => "watchdog",
+    };
+    let kept = match health.kept {
+        Some(Kept { round, writes }) => format!("keeps the model of round {round} ({writes} writes)"),
+        None => "keeps no model".into(),
+    };
+    let crash = match &health.crash {
+        None => String::new(),
+        Some(Crash { file, line }) if file.is_empty() => format!(", last crash: fault at {line:#010x}"),
+        Some(Crash { file, line }) => format!(", last crash: panic at {}:{line}", printable(file)),
+    };
+    let restarts = match health.restarts {
+        Some(1) => "1 restart since power on, the last: ".into(),
+        Some(restarts) if restarts > 0 => format!("{restarts} restarts since power on, the last: "),
+        _ => "started: ".to_owned(),
+    };
+    if health.safe {
+        let crashes = health.crashes;
+        warn!(
+            line,
+            "safe mode after {crashes} crashes in a row: it does not join until it is reset{crash}; {kept}"
+        );
+    } else {
+        info!(line, "{restarts}{cause}{crash}; {kept}");
+    }
 }
 
 /// What can be done about a refusal of a board.

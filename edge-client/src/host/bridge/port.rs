@@ -112,7 +112,11 @@ pub async fn watch(spec: PortSpec, arrived: mpsc::Sender<Port>) {
 }
 
 async fn accept_unix(path: &Path, arrived: &mpsc::Sender<Port>) -> io::Result<()> {
-    // Removes the socket of an earlier bridge. A bridge that still uses it would notice at once.
+    // A socket that answers is another program's. One that does not is left from an earlier program.
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        let used = "another program, such as a bridge, uses this socket; stop it, or name another path";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, used));
+    }
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     for number in 0u64.. {
@@ -316,6 +320,24 @@ mod tests {
         for bad in ["", "ttyACM0", "unix:", "tcp:localhost", "/dev/ttyACM0@fast"] {
             assert_eq!(bad.parse::<PortSpec>(), Err(BadPort), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_socket_in_use_is_not_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("boards.sock");
+        let (arrived, _ports) = mpsc::channel(1);
+        // Left by a program that was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        let first = tokio::spawn(watch(PortSpec::Unix(path.clone()), arrived.clone()));
+        while tokio::net::UnixStream::connect(&path).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        // The second ends at once, and the first still answers.
+        let refused = accept_unix(&path, &arrived).await.unwrap_err();
+        assert!(refused.to_string().contains("another program"), "{refused}");
+        assert!(tokio::net::UnixStream::connect(&path).await.is_ok());
+        first.abort();
     }
 
     #[tokio::test]

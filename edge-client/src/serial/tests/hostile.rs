@@ -238,3 +238,23 @@ fn a_board_names_its_protocol_versions() {
     assert!(matches!(message, ToAggregator::Hello(_)), "{message:?}");
     assert_eq!(wire::tail(tail), Some(Versions::OURS));
 }
+
+/// A board in safe mode answers status requests and nothing else.
+#[test]
+fn a_board_in_safe_mode_answers_monitor_alone() {
+    let mut bench = Bench::new();
+    let crash = Crash { file: "src/board.rs".try_into().unwrap(), line: 7 };
+    let health = Health { safe: true, crashes: 3, crash: Some(crash), ..Health::default() };
+    bench.board.set_health(health.clone());
+    assert_eq!(bench.after(60_000), Vec::<Vec<u8>>::new());
+    bench.hear(&[PING]);
+    let said = bench.after(0);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(!Status::decode(&said[0]).unwrap().open);
+    assert_eq!(Health::decode(&said[1]), Some(health));
+    // Older programs take it for no status.
+    assert_eq!(Status::decode(&said[1]), None);
+    bench.hear(&[STRANGER]);
+    assert_eq!(bench.after(60_000), Vec::<Vec<u8>>::new());
+    assert!(!bench.board.has_work());
+}

@@ -23,6 +23,8 @@ mod samples;
 pub mod schema;
 mod shard;
 
+#[cfg(feature = "quantised")]
+pub use bytes::Quantised;
 pub use bytes::{BytesShard, Images};
 #[cfg(feature = "host")]
 pub use samples::{Samples, VecShard};

@@ -7,6 +7,7 @@
 //! | ops | formula of one node, forward and backward | `op/` |
 //! | loss | outputs and targets to a loss and its gradient | `loss/` |
 //! | optimiser | applies a gradient to the weights | `optimizer` |
+//! | prediction | what a model says of a sample | `prediction` |
 //! | Backend | matrix products and convolutions; `Portable` or, on a host, `Fast` | `backend` |
 //! | tiles | convolutions for backends that compute tiles of sums, as boards with an FPU do | `tiles` |
 //!
@@ -23,6 +24,7 @@ mod op;
 mod optimizer;
 mod part;
 mod portable;
+mod prediction;
 #[cfg(test)]
 #[cfg(feature = "host")]
 #[path = "../../tests/support/plan.rs"]
@@ -44,4 +46,5 @@ pub use float::Float;
 pub use loss::{LOSS_CAP, LossTally, TargetLabels, TargetValues, Truth};
 pub use optimizer::{Descent, apply};
 pub use portable::{Arithmetic, Fused, Plain, Portable};
+pub use prediction::{Prediction, predict};
 pub use trainer::{Charge, Plateau, PrivateState, VALIDATION_EVERY, Work, WorkProgress, finish_update};
