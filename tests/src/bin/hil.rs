@@ -16,7 +16,7 @@ use fairtier::demo::DemoOptions;
 use fleet::{
     hil::{
         self,
-        boards::BenchBoard,
+        boards::{self, BenchBoard},
         faults::{self, Badness},
         images, report,
         run::{self, Boards, Outcome},
@@ -73,6 +73,15 @@ enum Command {
 
 fn main() {
     let cli = Cli::parse();
+    let hosts = match cli.command {
+        Some(Command::Images { hosts, .. }) => hosts,
+        Some(Command::Faults { in_process, .. }) => in_process.is_some(),
+        None => cli.hosts,
+    };
+    if !hosts && let Some(missing) = boards::missing() {
+        eprintln!("error: {missing}");
+        std::process::exit(1);
+    }
     match cli.command {
         Some(Command::Images { rounds, seed, data, hosts }) => {
             images(rounds, seed, data.as_deref(), hosts);

@@ -53,6 +53,19 @@ pub fn images() -> PathBuf {
     target
 }
 
+/// What is missing to emulate boards, and how to get it.
+pub fn missing() -> Option<String> {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware/mps2-an386.elf");
+    let qemu = Command::new("qemu-system-arm").arg("--version").output();
+    match (image.exists(), qemu) {
+        (false, _) => Some("there are no images of boards; run `scripts/firmware`, or use `--hosts`".into()),
+        (true, Err(error)) => {
+            Some(format!("qemu-system-arm: {error}; run `scripts/setup`, or use `--hosts`"))
+        }
+        (true, Ok(_)) => None,
+    }
+}
+
 /// Whether boards can be emulated here. If not, the running test is skipped, or fails under `./test`.
 pub fn can_run() -> bool {
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware/mps2-an386.elf");
