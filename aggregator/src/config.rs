@@ -335,6 +335,9 @@ impl DashboardConfig {
     }
 }
 
+/// Events with this target are logged at every level: who has logged in to the dashboard, and what operators have done there.
+pub const OPERATOR_LOG: &str = "fairtier::operator";
+
 /// The table `[log]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -487,6 +490,13 @@ impl Config {
                 key: "training.optimizer",
                 value: format!("adam with strategy {strategy}"),
                 why: "this strategy needs local sgd",
+            });
+        }
+        if method.strategy.rolls() && self.wire.error_feedback {
+            return Err(ConfigError::Value {
+                key: "wire.error_feedback",
+                value: format!("true with strategy {strategy}"),
+                why: "devices hold other units in every round, so a rounding error cannot be made up for",
             });
         }
         let averages = method.strategy.scope().is_none();

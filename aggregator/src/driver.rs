@@ -171,6 +171,11 @@ impl Driver {
         lock(&self.phases).times().copied().collect()
     }
 
+    /// When the present phase began.
+    pub fn phase_began(&self) -> Instant {
+        lock(&self.phases).since()
+    }
+
     /// What the run waits for now.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         lock(&self.coordinator).waiting(self.now())

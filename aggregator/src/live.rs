@@ -31,6 +31,8 @@ pub struct LiveView {
     pub run: String,
     /// Where the run stands between two commits.
     pub phase: PhaseName,
+    /// When this phase began.
+    pub since: f64,
     /// No further round begins.
     pub paused: bool,
     /// Rounds whose model is stored.
@@ -202,7 +204,8 @@ impl LiveSource {
             return view.clone();
         }
         let unix = since_1970().as_secs_f64();
-        let view = Arc::new(self.driver.look(|coordinator, now| LiveView::of(coordinator, now, unix)));
+        let since = self.driver.phase_began();
+        let view = Arc::new(self.driver.look(|coordinator, now| LiveView::of(coordinator, since, now, unix)));
         *last = Some((Monotonic::now(), view.clone()));
         view
     }
@@ -226,8 +229,8 @@ impl LiveSource {
 }
 
 impl LiveView {
-    /// `unix`: the present time in seconds since 1970.
-    pub fn of(coordinator: &Coordinator, now: Instant, unix: f64) -> Self {
+    /// `since`: when the present phase began. `unix`: the present time in seconds since 1970.
+    pub fn of(coordinator: &Coordinator, since: Instant, now: Instant, unix: f64) -> Self {
         let at = |instant: Instant| unix + (instant.as_millis() as f64 - now.as_millis() as f64) / 1000.0;
         let exchange = coordinator.open_exchange();
         let waiting = coordinator.waiting(now);
@@ -245,6 +248,7 @@ impl LiveView {
             at: unix,
             run: coordinator.run().to_string(),
             phase: coordinator.phase(),
+            since: at(since),
             paused: coordinator.is_paused(),
             committed: coordinator.committed(),
             rounds: coordinator.settings().rounds,

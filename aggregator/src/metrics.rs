@@ -5,6 +5,7 @@
 
 use std::{fmt, sync::Mutex, sync::PoisonError, sync::atomic::AtomicU64};
 
+use common::metrics::mean_variance;
 use coordinator::report::RoundReport;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -278,10 +279,9 @@ impl RoundFigures {
         }
         let means: Vec<f64> =
             report.loss_by_tier.iter().filter(|loss| loss.count > 0).map(|loss| loss.mean).collect();
-        let mean = means.iter().sum::<f64>() / means.len().max(1) as f64;
+        let (mean, variance) = mean_variance(&means);
         if mean > 0.0 {
-            let squares = means.iter().map(|loss| (loss - mean).powi(2)).sum::<f64>();
-            self.tier_disparity.set((squares / means.len() as f64).sqrt() / mean);
+            self.tier_disparity.set(variance.sqrt() / mean);
         }
     }
 }

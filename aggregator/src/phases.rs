@@ -65,6 +65,11 @@ impl PhaseClock {
         }
     }
 
+    /// When the present phase began.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
     /// The rounds that have ended, and the present one up to its last change of phase.
     pub fn times(&self) -> impl Iterator<Item = &PhaseTimes> {
         self.times.iter()
@@ -102,5 +107,6 @@ mod tests {
             [first.gathering, first.opening, first.collecting, first.closing].map(Duration::as_millis);
         assert_eq!(parts, [100, 10, 500, 40]);
         assert_eq!(clock.times().count(), 2);
+        assert_eq!(clock.since(), at(650));
     }
 }

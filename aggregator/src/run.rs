@@ -15,6 +15,7 @@ use coordinator::{
     Coordinator, ReopenedExchange, Start,
     conductor::{Conductor, LossWatch, Probe, RunState, state::StateParts},
 };
+use models::forward::computes_the_same_when_rolled;
 use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
 mod error;
@@ -139,6 +140,12 @@ impl Run {
         check_fixed_tiers(config, model.plans.len())?;
         check_schema(config, &model)?;
         method.fits(&model.regions)?;
+        if method.strategy.rolls() {
+            let same = computes_the_same_when_rolled(&model.graph);
+            if !same.map_err(|error| RunError::Forward(Box::new(error)))? {
+                return Err(RunError::TiedUnits { strategy: method.name() });
+            }
+        }
         method.aim(config.fairness.clone(), &config.strategy.params, &model.regions)?;
         let probe = ProbeSamples::open(&config.guard, &model)?;
         Ok(PreparedRun { method, model, initial, probe })

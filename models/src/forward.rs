@@ -4,13 +4,17 @@
 //! ONNX --import--> Graph + parameters --compile (inference)--> Plan --forward--> logits
 //! ```
 
-use common::plan::{Loss, PlanError};
+use common::{
+    plan::{Loss, PlanError},
+    rng::Rng,
+};
 use trainer::train::{Fast, PassMode, TrainError, forward};
 
 use crate::{
     Graph,
     onnx::{ImportError, import},
     plan::{CompileError, CompiledPlan, PlanOptions, compile},
+    zoo,
 };
 
 /// Most samples of one pass.
@@ -97,6 +101,26 @@ impl ForwardModel {
         }
         Ok(logits)
     }
+}
+
+/// Whether a model computes the same after [`Graph::rolled`], on drawn parameters and inputs. It does unless something that no
+/// parameter states, such as constants of single channels, is tied to the place of a hidden unit.
+pub fn computes_the_same_when_rolled(graph: &Graph) -> Result<bool, ForwardError> {
+    const SAMPLES: usize = 2;
+    const TOLERANCE: f32 = 1e-3;
+    let mut rng = Rng::new(1);
+    // Scales and shifts are drawn too, so that no two units are alike.
+    let mut parameters = zoo::initial(graph, 1);
+    parameters.iter_mut().for_each(|value| *value += 0.1 * rng.normal() as f32);
+    let inputs = (0..SAMPLES * graph.inputs()).map(|_| match graph.tokens() {
+        Some(tokens) => rng.below(tokens as u64) as f32,
+        None => rng.normal() as f32,
+    });
+    let inputs: Vec<f32> = inputs.collect();
+    let logits = |parameters: &[f32]| ForwardModel::new(graph.clone(), parameters)?.logits(&inputs);
+    let (before, after) = (logits(&parameters)?, logits(&graph.rolled(&parameters))?);
+    let scale = before.iter().fold(1.0f32, |scale, value| scale.max(value.abs()));
+    Ok(before.iter().zip(&after).all(|(before, after)| (before - after).abs() <= TOLERANCE * scale))
 }
 
 /// `Plan::check` has placed every buffer inside the arena.

@@ -20,6 +20,7 @@ mod norms;
 mod op;
 mod param;
 mod recurrent;
+mod roll;
 mod slice;
 mod structure;
 mod uncut;

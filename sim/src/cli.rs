@@ -1,6 +1,7 @@
 //! The command line.
 
 mod data;
+mod leaderboard;
 mod new;
 mod partition;
 mod report;
@@ -13,7 +14,10 @@ use clap::{Subcommand, ValueEnum};
 use common::output::{COLUMNS, print};
 use strategies::Registry;
 
-use crate::{data::SetError, experiment::ExperimentError, partition::PartitionError};
+use crate::{
+    data::SetError, experiment::ExperimentError, leaderboard::FillError, partition::PartitionError,
+    results::ResultsError,
+};
 
 /// `fairtier sim`.
 #[derive(Subcommand, Debug)]
@@ -42,6 +46,9 @@ pub enum Sim {
     /// Runs an experiment for several values of its keys
     #[command(after_help = run::SWEEP_EXAMPLES)]
     Sweep(run::SweepArgs),
+    /// Prints the board of all strategies from kept results, and runs what it lacks
+    #[command(after_help = leaderboard::EXAMPLES)]
+    Leaderboard(leaderboard::LeaderboardArgs),
     /// Compares results: two strategies, or two directories
     #[command(after_help = run::COMPARE_EXAMPLES)]
     Compare(run::CompareArgs),
@@ -60,6 +67,7 @@ impl Sim {
             Self::New(args) => new::run(args)?,
             Self::Run(args) => run::run(registry, args)?,
             Self::Sweep(args) => run::sweep(registry, args)?,
+            Self::Leaderboard(args) => leaderboard::run(registry, args)?,
             Self::Compare(args) => run::compare(args)?,
         };
         Ok(print(&text)?)
@@ -86,6 +94,10 @@ pub(crate) enum CommandError {
     Partition(#[from] PartitionError),
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    #[error(transparent)]
+    Fill(#[from] FillError),
+    #[error(transparent)]
+    Results(#[from] ResultsError),
     #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error("cannot write {}: {source}", path.display())]

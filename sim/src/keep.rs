@@ -20,9 +20,23 @@ const MANY_RUNS: usize = 100;
 /// Writes the finished results under `from` to `to`, and replaces kept results of the same experiment and profile.
 /// Returns the written files.
 pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
+    keep_some(|_| true, from, to)
+}
+
+/// The same for one experiment.
+pub fn keep_only(experiment: &str, from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
+    keep_some(|record| record.experiment == experiment, from, to)
+}
+
+fn keep_some(
+    which: impl Fn(&ExperimentRecord) -> bool,
+    from: &Path,
+    to: &Path,
+) -> Result<Vec<PathBuf>, ResultsError> {
     let mut written = Vec::new();
     let all = results::read_all(from)?;
-    for results in all.into_iter().filter(|results| !results.units.is_empty()) {
+    let wanted = |results: &ExperimentResults| which(&results.record) && !results.units.is_empty();
+    for results in all.into_iter().filter(wanted) {
         let path = to.join(results.record.kept_file());
         let text = lines(results).map_err(|source| ResultsError::Json { path: path.clone(), source })?;
         results::write(&path, &text)?;

@@ -44,6 +44,7 @@ pub mod data;
 pub mod engine;
 pub mod experiment;
 mod keep;
+mod leaderboard;
 pub mod partition;
 mod progress;
 pub mod report;

@@ -5,10 +5,12 @@
 //! p          2 P(T > |mean - bound| / (std / sqrt(n))),   T with n - 1 degrees of freedom
 //! within b   both one-sided tests against -b and b: p is twice the larger one
 //! Holm       the i-th smallest of m values times m - i + 1, never below an earlier one, at most 1
+//! Nemenyi    q sqrt(k (k + 1) / (6 n)): mean ranks of k methods over n blocks that are further apart differ;
+//!            q sqrt(2) is exceeded by the range of k normal numbers with probability LEVEL
 //! ```
 //! A p below [`LEVEL`] is the same as an interval that excludes the bound.
 
-use libm::{exp, lgamma, log, sqrt};
+use libm::{erfc, exp, lgamma, log, sqrt};
 use serde::Serialize;
 
 use common::metrics::Spread;
@@ -89,6 +91,42 @@ pub fn holm(values: &[f64]) -> Vec<f64> {
         corrected[index] = least;
     }
     corrected
+}
+
+/// The critical difference of mean ranks of `methods` over `blocks`, at [`LEVEL`].
+pub fn nemenyi(methods: usize, blocks: usize) -> f64 {
+    let k = methods as f64;
+    let (mut low, mut high) = (0.0, 20.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if 1.0 - range(middle, methods) > LEVEL {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high / std::f64::consts::SQRT_2 * sqrt(k * (k + 1.0) / (6.0 * blocks as f64))
+}
+
+/// Probability that the range of `count` standard normal numbers is at most `width`, by Simpson's rule over the largest one.
+fn range(width: f64, count: usize) -> f64 {
+    const HALVES: u32 = 600;
+    const END: f64 = 9.0;
+    let below = |z: f64| 0.5 * erfc(-z / std::f64::consts::SQRT_2);
+    let density = |z: f64| exp(-0.5 * z * z) / sqrt(2.0 * std::f64::consts::PI);
+    let others = count.saturating_sub(1) as i32;
+    let step = END / f64::from(HALVES);
+    let at = |index: u32| {
+        let z = f64::from(index) * step - END;
+        let weight = match index {
+            0 => 1.0,
+            index if index == 2 * HALVES => 1.0,
+            index if index % 2 == 1 => 4.0,
+            _ => 2.0,
+        };
+        weight * density(z) * (below(z) - below(z - width)).powi(others)
+    };
+    count as f64 * (0..=2 * HALVES).map(at).sum::<f64>() * step / 3.0
 }
 
 /// Standard error of the mean.
@@ -266,6 +304,24 @@ mod tests {
         }
         assert_eq!(holm(&[]), [0.0; 0]);
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn critical_differences_are_those_of_scipy() {
+        // stats.studentized_range.ppf(0.95, k, inf) / sqrt(2), with k (k + 1) / (6 n) = 1
+        for (k, expected) in [
+            (2, 1.959_963_984_540_053_4),
+            (3, 2.343_700_586_378_409),
+            (5, 2.727_774_370_870_376_3),
+            (10, 3.163_683_577_053_373),
+            (22, 3.592_946_136_984_789),
+        ] {
+            let scale = ((k * (k + 1)) as f64 / 6000.0).sqrt();
+            let ours = nemenyi(k, 1000) / scale;
+            assert!((ours - expected).abs() < 1e-6, "{k}: {ours} is not {expected}");
+        }
+        // Half as many blocks, a difference larger by the root of two.
+        assert!((nemenyi(5, 10) / nemenyi(5, 20) - 2f64.sqrt()).abs() < 1e-12);
     }
 
     #[test]

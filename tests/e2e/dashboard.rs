@@ -16,7 +16,7 @@ use fleet::{
     browser::Browser,
     gateway::{Gateway, Serving},
     process::{Process, wait_for},
-    raw::{Raw, hello, tls},
+    raw::{Raw, hello, honest, tls},
     tools,
 };
 use serde_json::Value;
@@ -138,18 +138,21 @@ fn expected(round: &Value, tier: Option<usize>) -> Vec<f64> {
     [&counts[..], &losses, &[accuracy["mean"].as_f64().unwrap()]].concat()
 }
 
-/// Twenty devices in three tiers, of which one is late and one is revoked, and one more that is refused.
+/// Twenty devices in three tiers, of which one is late, later silent, and one is revoked, and one more that is refused.
 #[test]
 fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     let names: Vec<String> = (0..19).map(|number| format!("cam-{number:02}")).collect();
     let mut all: Vec<&str> = names.iter().map(String::as_str).collect();
     all.extend(["late", "small"]);
     let tiers: String = names.iter().enumerate().map(|(at, name)| format!("{name} = {}\n", at % 3)).collect();
-    let config = format!(
-        "run = {{ rounds = 60, min_devices = 20 }}\nround = {{ deadline_s = 2.0, quorum = 0.5 }}\nstore = {{ record = true }}\n\
-         [model]\nsource = \"digits-mlp\"\ntiers = [1.0, 0.5, 0.25]\n[devices]\nlate = 1\n{tiers}"
-    );
-    let gateway = Gateway::new(&config, &all);
+    let config = |quorum: &str| {
+        format!(
+            "run = {{ rounds = 60, min_devices = 20 }}\nround = {{ deadline_s = 2.0, quorum = {quorum} }}\nstore = {{ record = true }}\n\
+             [model]\nsource = \"digits-mlp\"\ntiers = [1.0, 0.5, 0.25]\n[devices]\nlate = 1\n{tiers}"
+        )
+    };
+    // All devices of tier 1 must deliver, so that the first round waits for the late one.
+    let gateway = Gateway::new(&config("[0.5, 1.0, 0.5]"), &all);
     add_account(&gateway, "ann", "operator");
     let mut serving = gateway.serve("127.0.0.1:0", &["--dashboard", "127.0.0.1:0", "--dashboard-actions"]);
     let address = dashboard(&mut serving);
@@ -173,9 +176,8 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     assert!(refused.contains("E33 no tier fits"), "{refused}");
     assert!(get(&address, "/device?name=small", "").contains("no tier fits"));
 
-    // One joins and never answers.
     let mut late = raw("late");
-    runtime.block_on(late.join(hello("late")));
+    let welcome = runtime.block_on(late.join(hello("late")));
     let mut browser = Browser::start();
     if let Some(browser) = &mut browser {
         browser.open(&format!("http://{address}/"));
@@ -185,10 +187,16 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
         .enumerate()
         .map(|(number, name)| gateway.device(&serving, name, &format!("{number}/20"), &[]))
         .collect();
-    let done = gateway.wait_committed(3);
-    assert!(done["last_round"]["devices"].as_array().is_some_and(|heard| heard.len() == 19));
-    let page = get(&address, "/", "");
-    assert!(page.contains("did not answer in time") && page.contains(">late</a>"), "{page}");
+    // The first round waits for one, which answers after the deadline.
+    let task = runtime.block_on(late.assignment());
+    let waits = wait_for("the page to show what the round waits for", || {
+        let page = get(&address, "/", "");
+        page.contains("Round 1 waits for late").then_some(page)
+    });
+    assert!(
+        waits.contains("Tier 1 has no quorum: 6 of 7 devices have delivered, 100 % are needed."),
+        "{waits}"
+    );
 
     // Without a login nothing is changed, nor by a form of another session or another page.
     let form = "csrf=0&device=cam-18";
@@ -205,12 +213,34 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     ] {
         assert_eq!(code(&post(&address, "/actions/revoke", &headers, &form)), "403", "{headers}");
     }
-    // The run rests meanwhile, however slow the browser is.
     let headers = format!("{session}{origin}");
     let act = |action: &str, more: &str| {
         let done = post(&address, &format!("/actions/{action}"), &headers, &format!("csrf={csrf}{more}"));
         assert_eq!(code(&done), "303", "{done}");
     };
+    act("pause", "");
+    let (offer, update) = honest(&task, &welcome);
+    assert_eq!(runtime.block_on(late.deliver(&offer, &update)), None);
+    let page = wait_for("the run to rest", || {
+        let page = get(&address, "/", "");
+        page.contains("Paused: 1 of 60 rounds committed").then_some(page)
+    });
+    let first = status(&gateway);
+    assert!(first["last_round"]["participation"][1]["late"].as_f64() >= Some(1.0), "{first}");
+    compare(&address, &page, &first);
+
+    // From now on it does not answer, and no round waits for it beyond the deadline.
+    fs::write(gateway.path("gw/fairtier.toml"), config("0.5")).unwrap();
+    serving.process.signal("HUP");
+    wait_for("the configuration", || serving.process.output().contains("configuration read").then_some(()));
+    act("resume", "");
+    wait_for("the page to name the device that did not answer", || {
+        let page = get(&address, "/", "");
+        (page.contains("did not answer in time") && page.contains(">late</a>")).then_some(())
+    });
+    gateway.wait_committed(3);
+
+    // The run rests meanwhile, however slow the browser is.
     act("pause", "");
     let connected = || value_of(&get(&address, "/", ""), "connected");
     let before = connected();
@@ -236,9 +266,14 @@ fn numbers_on_the_page_are_those_of_status_and_a_device_is_revoked_on_it() {
     });
     let page = wait_for("the page to show the final scores", || {
         let page = get(&address, "/", "");
-        page.contains("Scores of the final model").then_some(page)
+        let all = page.contains("Scores of the final model")
+            && value_of(&page, "committed") == last["committed"].as_f64().unwrap();
+        all.then_some(page)
     });
     compare(&address, &page, &last);
+    let heard = last["last_round"]["devices"].as_array().unwrap();
+    let revoked = heard.iter().any(|line| line["device"] == "cam-18");
+    assert!(!revoked && heard.len() >= 18, "the revoked device is heard: {heard:?}");
     // What another strategy would have done with a recorded round.
     let what_if = get(&address, "/round?number=2&strategy=heterofl", "");
     assert!(what_if.contains("heterofl would have moved the model by"), "{what_if}");
@@ -286,8 +321,6 @@ fn compare(address: &str, page: &str, status: &Value) {
     let listed = rows(&get(address, "/devices", ""), "device");
     let heard = round["devices"].as_array().unwrap();
     let loss = |line: &Value| line["test_loss"].as_f64().or(line["loss_before"].as_f64()).unwrap();
-    let revoked = heard.iter().any(|line| line["device"] == "cam-18");
-    assert!(!revoked && heard.len() >= 18, "the revoked device is heard: {heard:?}");
     for line in heard {
         let name = line["device"].as_str().unwrap();
         // Its tier and its loss.
@@ -420,7 +453,9 @@ fn actions_need_the_role_and_a_token_is_shown_once() {
     let output = Process::start("serve", "gateway", &listen).fail();
     assert!(output.contains("needs an operator"), "{output}");
     add_account(&gateway, "ann", "operator");
-    let mut serving = gateway.serve("127.0.0.1:0", &["--dashboard", "127.0.0.1:0", "--dashboard-actions"]);
+    // What operators do is logged at every level.
+    let options = ["--dashboard", "127.0.0.1:0", "--dashboard-actions", "--log", "error"];
+    let mut serving = gateway.serve("127.0.0.1:0", &options);
     let address = dashboard(&mut serving);
     let _device = gateway.device(&serving, "cam-0", "0/2", &[]);
     gateway.wait_committed(2);
@@ -496,6 +531,9 @@ fn actions_need_the_role_and_a_token_is_shown_once() {
         assert!(line.contains("ann") && line.contains("127.0.0.1"), "{line}");
     }
     assert!(!log.contains(token), "the log has the token");
+    let refused = log.lines().find(|line| line.contains("an action on the dashboard was refused")).unwrap();
+    assert!(refused.contains("bob") && refused.contains("/actions/revoke"), "{refused}");
+    assert!(!log.contains("INFO fairtier") && !log.contains("committed"), "the level is error: {log}");
 
     // Without an account there is no session.
     Process::start("remove", "gateway", &["dashboard", "user", "remove", "--dir", &dir, "ann"]).succeed();
@@ -688,6 +726,26 @@ fn other_addresses_need_an_account_and_speak_https_alone() {
     };
     let answer = curl(&[]);
     assert!(answer.contains("303") && answer.contains("location: /login"), "{answer}");
+    // Without a login no route says anything.
+    for route in ROUTES {
+        let url = format!("https://localhost:{port}{route}");
+        for method in ["GET", "POST"] {
+            let args = ["-s", "-i", "--path-as-is", "-X", method, "--cacert", &ca, &url];
+            let output = Command::new(&program).args(args).output().unwrap();
+            let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+            let expected = match (method, route) {
+                ("GET", "/login" | "/assets/dashboard.css" | "/assets/live.js") => "200",
+                ("POST", "/login") => "415",
+                ("POST", "/logout") => "403",
+                ("GET", route) if route == "/logout" || route.starts_with("/actions/") => "405",
+                ("POST", route) if !route.starts_with("/actions/") && route != "/none" && route != "/%ff" => {
+                    "405"
+                }
+                _ => "303",
+            };
+            assert_eq!(code(&answer), expected, "{method} {route}: {answer}");
+        }
+    }
     let form = format!("name=ann&password={}", PASSWORD.replace(' ', "+"));
     let login = format!("https://localhost:{port}/login");
     let answer = curl(&[

@@ -10,10 +10,11 @@ use serde_json::Value;
 
 const BANKS: [&str; 3] = ["bank-0", "bank-1", "bank-2"];
 
-/// A gateway that asks for epsilon 2 in every round, and a file of loans for every bank.
+/// A gateway that asks for epsilon 2 in every round, and a file of loans for every bank. Without the guard, which remembers the
+/// length of earlier updates: a rollback forgets it.
 fn gateway(rounds: u32, quorum: f64) -> Gateway {
     let config = format!(
-        "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = {quorum:.1} }}\nstore = {{ keep_models = 9 }}\n\
+        "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = {quorum:.1} }}\nstore = {{ keep_models = 9 }}\nguard = {{ mode = \"off\" }}\n\
          model = {{ source = \"fairness-logistic\", tiers = [1.0] }}\n\
          [strategy]\nname = \"fedfb\"\nparams = {{ eps = 2, alpha = 0.0 }}\n"
     );

@@ -19,11 +19,12 @@ use fleet::{
 use serde_json::Value;
 
 const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
-const ROUNDS: u64 = 300;
+/// More rounds than any machine finishes during the test.
+const ENDLESS: u64 = 100_000;
 
-fn config() -> String {
+fn config(rounds: u64) -> String {
     format!(
-        "run = {{ rounds = {ROUNDS}, min_devices = 3 }}\nround = {{ quorum = 1.0, deadline_s = 600 }}\n\
+        "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = 1.0, deadline_s = 600 }}\n\
          strategy = {{ name = \"heterofl\" }}\nserver = {{ listen = \"127.0.0.1:0\" }}"
     )
 }
@@ -41,13 +42,7 @@ fn packaging(name: &str) -> PathBuf {
 
 #[test]
 fn a_backup_under_load_continues_elsewhere_to_the_model_of_an_undisturbed_run() {
-    let undisturbed = Gateway::new(&config(), &DEVICES);
-    let serving = undisturbed.serve("127.0.0.1:0", &["--exit-when-done"]);
-    let devices = start_devices(&undisturbed, &serving);
-    devices.into_iter().for_each(|device| drop(device.succeed()));
-    serving.process.succeed();
-
-    let gateway = Gateway::new(&config(), &DEVICES);
+    let gateway = Gateway::new(&config(ENDLESS), &DEVICES);
     let serving = gateway.serve(&lasting_address(), &[]);
     let address = serving.address.clone();
     let devices = start_devices(&gateway, &serving);
@@ -64,7 +59,7 @@ fn a_backup_under_load_continues_elsewhere_to_the_model_of_an_undisturbed_run() 
     let last = &backups[3];
     assert_eq!(last["serving"], true);
     let committed = last["manifest"]["committed"].as_u64().unwrap();
-    assert!((3..ROUNDS - 5).contains(&committed), "{committed} rounds were committed: the test is too slow");
+    assert!(committed >= 3, "{committed} rounds were committed");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // Devices are ahead of the backup when the gateway is lost.
     gateway.wait_committed(committed + 2);
@@ -75,10 +70,18 @@ fn a_backup_under_load_continues_elsewhere_to_the_model_of_an_undisturbed_run() 
     assert!(verified.contains(&format!("{committed} rounds committed")), "{verified}");
     let again = Process::start("restore", "gateway", &["restore", &file, "--dir", &other]).fail();
     assert!(again.contains("is not empty"), "{again}");
+    let rounds = committed + 50;
+    fs::write(gateway.path("gw-2/fairtier.toml"), config(rounds)).unwrap();
     let args = ["resume", "--dir", &other, "--listen", &address, "--exit-when-done"];
     let resumed = Process::start("restored gateway", "gateway", &args);
     devices.into_iter().for_each(|device| drop(device.succeed()));
     resumed.succeed();
+
+    let undisturbed = Gateway::new(&config(rounds), &DEVICES);
+    let serving = undisturbed.serve("127.0.0.1:0", &["--exit-when-done"]);
+    let devices = start_devices(&undisturbed, &serving);
+    devices.into_iter().for_each(|device| drop(device.succeed()));
+    serving.process.succeed();
     let model = |path: PathBuf| parameters(&path);
     let [expected, restored] =
         [undisturbed.path("gw/model.onnx"), gateway.path("gw-2/model.onnx")].map(model);

@@ -8,7 +8,7 @@ use serde_json::json;
 use strategies::registry::Registry;
 
 use super::Format;
-use crate::check::{Addresses, CheckReport, State, check};
+use crate::check::{Addresses, CheckReport, State, TierCost, check};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct CheckArgs {
@@ -67,6 +67,20 @@ fn show(report: &CheckReport) -> String {
             row
         }));
         let _ = write!(text, "\n{}", table(&rows, 2, COLUMNS));
+        let _ = write!(text, "{}", wrap(&who_gets_which(&report.tiers), 0, COLUMNS));
+        text.push('\n');
     }
     text
+}
+
+/// How devices are divided among tiers. A model that is small for its devices is in the widest tier everywhere.
+fn who_gets_which(tiers: &[TierCost]) -> String {
+    let rule = "A device gets the widest tier whose RAM is within its --ram, which has no limit by default";
+    let widest = tiers.first().map_or(0, |tier| tier.ram_bytes);
+    match tiers.len() {
+        0 | 1 => format!("{rule}."),
+        _ => format!(
+            "{rule}. With --ram {widest} or more it is in tier 0: narrower tiers are for devices with less."
+        ),
+    }
 }

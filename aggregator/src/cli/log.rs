@@ -1,10 +1,12 @@
-//! The log on standard error: as text, or as JSON with one object per line.
+//! The log on standard error: as text, or as JSON with one object per line. What operators do on the dashboard is always in it.
 //!
 //! Keys of an object: `timestamp` (RFC 3339, UTC), `level`, `message`, and the fields of the event, such as `device` and `round`.
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::config::OPERATOR_LOG;
 
 const DEFAULT: &str = "info";
 
@@ -37,15 +39,20 @@ impl LogLevel {
     /// True if the level is the configured one now; false if the command line states another.
     pub fn follow(&self, level: &str) -> Result<bool> {
         if !self.is_fixed {
-            (self.set)(EnvFilter::try_new(level).context("log.level")?)?;
+            (self.set)(filter(level).context("log.level")?)?;
         }
         Ok(!self.is_fixed)
     }
 }
 
+fn filter(level: &str) -> Result<EnvFilter> {
+    let always = format!("{OPERATOR_LOG}=info").parse()?;
+    Ok(EnvFilter::try_new(level)?.add_directive(always))
+}
+
 impl LogArgs {
     pub fn start(&self) -> Result<LogLevel> {
-        let filter = EnvFilter::try_new(self.log.as_deref().unwrap_or(DEFAULT)).context("--log")?;
+        let filter = filter(self.log.as_deref().unwrap_or(DEFAULT)).context("--log")?;
         let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
         let is_fixed = self.log.is_some();
         let set: Box<dyn Fn(EnvFilter) -> Result<()>> = match self.log_format {

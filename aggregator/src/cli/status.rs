@@ -205,11 +205,13 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     };
     let rows: Vec<_> = (0..tiers).map(Some).chain([None]).map(row).collect();
     table(text, &rows);
+    text.push_str(&empty_tiers(list("participation")));
     if !round["errors"].is_null() {
         let errors = &round["errors"];
         let by_tier = (0..tiers)
             .map(|tier| (tier.to_string(), &errors["mae_by_tier"][tier], &errors["r2_by_tier"][tier]));
-        for (name, mae, r2) in by_tier.chain([("all".to_owned(), &errors["mae"], &errors["r2"])]) {
+        let heard = by_tier.filter(|(_, mae, _)| mae["count"].as_u64() > Some(0));
+        for (name, mae, r2) in heard.chain([("all".to_owned(), &errors["mae"], &errors["r2"])]) {
             let _ = writeln!(text, "tier {name}: MAE {}, R2 {}", figure(mae, "mean"), number(r2, 4));
         }
     }
@@ -244,6 +246,24 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
         let _ = writeln!(text, "guard: {}: {what} held, said {said}, counted {counted}: {why}", device(line));
     }
     Ok(())
+}
+
+/// Why narrow tiers may have no devices: the model is small for all of them.
+fn empty_tiers(participation: &[Value]) -> String {
+    let asked = |counts: &Value| counts["asked"].as_u64();
+    let empty: Vec<String> = participation
+        .iter()
+        .enumerate()
+        .filter(|(_, counts)| asked(counts) == Some(0))
+        .map(|(tier, _)| tier.to_string())
+        .collect();
+    if empty.is_empty() || empty.len() == participation.len() {
+        return String::new();
+    }
+    format!(
+        "no device of tier {} was asked: a device gets the widest tier that its --ram allows; `fairtier gateway check` prints what each takes\n",
+        empty.join(", ")
+    )
 }
 
 /// One line per knob of a fairness target, with the next step where the target is not met or the measurement cannot tell.
@@ -342,6 +362,17 @@ silent: cam-5, tier 1
 guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medians
 "
         );
+    }
+
+    #[test]
+    fn tiers_without_devices_are_explained() {
+        let mut status = status();
+        let shown = |status: &Value| show(status, Path::new("gw"), 0.0).unwrap();
+        assert!(!shown(&status).contains("no device of tier"));
+        status["last_round"]["participation"][1]["asked"] = json!(0);
+        assert!(shown(&status).contains("no device of tier 1 was asked: a device gets the widest tier"));
+        status["last_round"]["participation"][0]["asked"] = json!(0);
+        assert!(!shown(&status).contains("no device of tier"), "a round that asked no device");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use coordinator::PhaseName;
 use strategies::fairness::FairnessStatus;
 
 use super::{pages::span, view::View};
-use crate::ca::MemberState;
+use crate::{ca::MemberState, live::LiveView};
 
 /// Devices that are named in one alert.
 const NAMED: usize = 5;
@@ -60,7 +60,14 @@ fn waiting(view: &View<'_>, found: &mut Vec<Alert>) {
         add(found, true, "The run is paused. No further round begins until it is resumed.".into());
     } else if let Some(gathering) = live.gathering.filter(|gathering| gathering.have < gathering.need) {
         let (have, need) = (gathering.have, gathering.need);
-        add(found, true, format!("The next round waits for devices: {have} of {need} are connected."));
+        let so_far = span(view.now - live.since);
+        let mut text =
+            format!("The next round waits for devices: {have} of {need} are connected, for {so_far} so far.");
+        let missing = missing(view, live);
+        if !missing.is_empty() {
+            text += &format!(" Not connected: {}.", some(missing.iter().copied(), missing.len()));
+        }
+        add(found, true, text);
     }
     if let Some(exchange) = &live.exchange {
         for (number, tier) in live.tiers.iter().enumerate().filter(|(_, tier)| tier.asked > 0) {
@@ -110,6 +117,13 @@ fn waiting(view: &View<'_>, found: &mut Vec<Alert>) {
     }
 }
 
+/// Members of the fleet that could join, and are not connected.
+fn missing<'a>(view: &'a View<'_>, live: &LiveView) -> Vec<&'a str> {
+    let members = view.members.iter().filter(|(_, member)| member.state == MemberState::Member);
+    let away = members.filter(|(name, _)| live.device(name).is_none_or(|device| !device.connected));
+    away.map(|(name, _)| name.as_str()).collect()
+}
+
 fn disk(view: &View<'_>, found: &mut Vec<Alert>) {
     if let Some((free, all)) = view.disk
         && all > 0
@@ -148,6 +162,7 @@ fn certificates(view: &View<'_>, found: &mut Vec<Alert>) {
         member.state == MemberState::Member && left.is_some_and(|left| left < ENDS_SOON_S)
     });
     let restored = of(&|member| member.state == MemberState::Restored);
+    let damaged = of(&|member| member.state == MemberState::Damaged);
     for (names, urgent, what) in [
         (expired, true, "The certificate has expired"),
         (ending, false, "The certificate ends within 14 days, and a connected device renews it by itself"),
@@ -155,6 +170,11 @@ fn certificates(view: &View<'_>, found: &mut Vec<Alert>) {
             restored,
             true,
             "Revoked, but the file is in identity/ again, as after restoring a backup; it stays refused",
+        ),
+        (
+            damaged,
+            true,
+            "The file in identity/ cannot be read, so the device is refused: `fairtier gateway enroll --replace` makes a new one",
         ),
     ] {
         if !names.is_empty() {

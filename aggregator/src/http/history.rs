@@ -27,6 +27,8 @@ pub use report::{Figures, Heard, Participation, Report, Traffic};
 
 /// Rounds that figures cover.
 pub const ROUNDS: usize = 1000;
+/// Bytes of reports that are read for one page, so that the first page of a large fleet takes seconds: fewer rounds then.
+const READ: usize = 256 << 20;
 /// Lines that are read first; more only if rounds are missing.
 const FIRST_READ: usize = 4;
 
@@ -65,6 +67,8 @@ pub struct RunHistory {
     /// Of the history file and the status file when they were read.
     stamps: [Option<Stamp>; 2],
     pub rounds: VecDeque<RoundFigures>,
+    /// Rounds that `devices` covers: the last ones when the first page was made, and all since.
+    pub counted: usize,
     pub devices: BTreeMap<String, DeviceHistory>,
     /// The report of the last round.
     pub last: Option<Arc<Report>>,
@@ -98,6 +102,7 @@ impl RunHistory {
             dir: dir.to_owned(),
             stamps: [None; 2],
             rounds: VecDeque::new(),
+            counted: 0,
             devices: BTreeMap::new(),
             last: None,
             scores: None,
@@ -153,30 +158,33 @@ impl RunHistory {
     fn read_rounds(&mut self) -> Result<(), StoreError> {
         let store = self.dir.join("store");
         let known = self.committed();
-        let mut wanted = if known == 0 { ROUNDS } else { FIRST_READ };
-        loop {
-            let mut found = vec![];
+        let mut wanted = if known == 0 { most(&store)? } else { FIRST_READ };
+        'wider: loop {
             let Some(mut reader) = ReportReader::last(&store, wanted)? else { return Ok(()) };
-            let mut first = None;
+            let mut is_first = true;
             while let Some(line) = reader.read_next()? {
-                first.get_or_insert(line.round);
+                if is_first && known > 0 && line.round > known + 1 {
+                    let wider = (wanted * 8).min(most(&store)?);
+                    if wider > wanted {
+                        wanted = wider;
+                        continue 'wider;
+                    }
+                }
+                is_first = false;
+                // One report at a time is in memory: a thousand of a large fleet have gigabytes.
                 if line.round > known
                     && let Ok(report) = serde_json::from_str::<Report>(line.text)
                 {
-                    found.push(report);
+                    self.add(report);
                 }
             }
-            if wanted < ROUNDS && first.is_some_and(|first| first > known + 1) {
-                wanted = (wanted * 8).min(ROUNDS);
-                continue;
-            }
-            found.into_iter().for_each(|report| self.add(report));
             return Ok(());
         }
     }
 
     fn add(&mut self, report: Report) {
         device::add(&mut self.devices, &report);
+        self.counted += 1;
         self.disparity.push_back(disparity(&report));
         self.rounds.push_back(RoundFigures::of(&report));
         while self.rounds.len() > ROUNDS {
@@ -235,6 +243,16 @@ impl RoundFigures {
             fairness: report.fairness.first().map(knob),
         }
     }
+}
+
+/// Rounds that are read for one page, by the length of the last report.
+fn most(store: &Path) -> Result<usize, StoreError> {
+    let Some(mut reader) = ReportReader::last(store, 1)? else { return Ok(ROUNDS) };
+    Ok(reader.read_next()?.map_or(ROUNDS, |line| rounds_within(READ, line.text.len())))
+}
+
+fn rounds_within(bytes: usize, each: usize) -> usize {
+    (bytes / each.max(1)).clamp(FIRST_READ, ROUNDS)
 }
 
 /// Standard deviation of the mean losses of tiers, over their mean.

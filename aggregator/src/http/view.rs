@@ -51,7 +51,8 @@ impl View<'_> {
     }
 
     pub fn committed(&self) -> u32 {
-        self.live.as_ref().map_or(self.history.committed(), |live| live.committed)
+        // A snapshot may be older than the history, and before the first report only it knows.
+        self.live.as_ref().map_or(0, |live| live.committed).max(self.history.committed())
     }
 
     pub fn rounds(&self) -> u32 {
@@ -115,6 +116,7 @@ pub enum DeviceState {
     Revoked,
     Refused,
     Expired,
+    Damaged,
     Late,
     Absent,
     Disconnected,
@@ -131,6 +133,7 @@ impl DeviceState {
             Self::Revoked => "revoked",
             Self::Refused => "refused",
             Self::Expired => "certificate expired",
+            Self::Damaged => "certificate damaged",
             Self::Late => "late",
             Self::Absent => "silent",
             Self::Disconnected => "disconnected",
@@ -143,7 +146,10 @@ impl DeviceState {
 
     /// Needs a look.
     pub fn is_bad(self) -> bool {
-        matches!(self, Self::Revoked | Self::Refused | Self::Expired | Self::Late | Self::Absent)
+        matches!(
+            self,
+            Self::Revoked | Self::Refused | Self::Expired | Self::Damaged | Self::Late | Self::Absent
+        )
     }
 }
 
@@ -156,7 +162,8 @@ impl DeviceRow<'_> {
         match self.member.map(|member| member.state) {
             Some(MemberState::Revoked | MemberState::Restored) => return DeviceState::Revoked,
             Some(MemberState::Expired) => return DeviceState::Expired,
-            _ => {}
+            Some(MemberState::Damaged) => return DeviceState::Damaged,
+            Some(MemberState::Member) | None => {}
         }
         let Some(live) = self.live else {
             return match (self.refused, self.past) {

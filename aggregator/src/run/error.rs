@@ -46,6 +46,10 @@ pub enum RunError {
     OtherWeights { source_name: String },
     #[error("{code}: the model has constants for each feature or channel, which wire.down of tier {tier} would round: set it to \"f32\"", code = Code::BadConfig)]
     RoundedConstants { tier: usize },
+    #[error("{code}: the model computes something else when its hidden units change places, as strategy {strategy} does: take another strategy, or a model without constants of single channels", code = Code::BadModel)]
+    TiedUnits { strategy: &'static str },
+    #[error("{code}: {0}", code = Code::BadModel)]
+    Forward(Box<models::forward::ForwardError>),
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error("the run cannot go on: {0}")]

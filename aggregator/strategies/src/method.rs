@@ -15,6 +15,7 @@ use common::{
     brief::{Augment, Brief, SelfRegular},
     region::RegionMap,
 };
+use models::graph::Graph;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -145,6 +146,9 @@ impl Registry {
         let lsr = terms.map(|terms| terms.checked().map_err(fault)).transpose()?;
         let strategy = self.build(name, params.into())?;
         let varp = options.varp.then(Varp::default);
+        if varp.is_some() && strategy.rolls() {
+            return Err(fault("`varp` keeps updates of units that move on".into()));
+        }
         if varp.is_some() && (strategy.scope().is_some() || strategy.needs().product != Default::default()) {
             return Err(fault("`varp` needs plain updates that are averaged".into()));
         }
@@ -189,6 +193,17 @@ impl Method {
         let needs = self.strategy.needs();
         let signal = needs.signal || self.fairness.as_ref().is_some_and(Fairness::wants_validation);
         Needs { gradients: needs.gradients || self.lsr.is_some(), signal, ..needs }
+    }
+
+    /// Moves the hidden units of the model on by one, if the strategy wants that; after a round that has given a new model.
+    pub fn roll(&mut self, graph: &Graph, parameters: &mut Vec<f32>) {
+        if !self.strategy.rolls() {
+            return;
+        }
+        *parameters = graph.rolled(parameters);
+        if let Some(momentum) = self.momentum.as_mut().filter(|momentum| !momentum.buffer.is_empty()) {
+            momentum.buffer = graph.rolled(&momentum.buffer);
+        }
     }
 
     /// Sets a fairness target, in place of one set before. `given` are the strategy's parameters as the user states them: one

@@ -18,6 +18,7 @@ mod fedlf;
 mod fedmdfg;
 mod fedmgda_plus;
 mod fedprox;
+mod fedrolex;
 mod fedsgd;
 mod heterofl;
 mod minnorm;
@@ -28,7 +29,7 @@ mod simplex;
 pub(crate) mod softmax;
 mod term;
 
-pub use aaggff::{Aaggff, AaggffParams, ResponseCdf};
+pub use aaggff::{Aaggff, AaggffForm, AaggffParams, ResponseCdf};
 pub use afl::{Afl, AflParams};
 pub use ditto::{Ditto, DittoParams};
 pub use eagle::{Eagle, EagleNorm, EagleParams};
@@ -45,6 +46,7 @@ pub use fedlf::{FedLf, FedLfParams};
 pub use fedmdfg::{FedMdfg, FedMdfgParams};
 pub use fedmgda_plus::{FedMgdaPlus, FedMgdaPlusParams, Lambda0};
 pub use fedprox::{FedProx, FedProxParams};
+pub use fedrolex::FedRolex;
 pub use fedsgd::{FedSgd, FedSgdParams};
 pub use heterofl::HeteroFl;
 pub use minnorm::{min_norm, min_norm_in_box, project, residual};
@@ -59,6 +61,7 @@ impl Registry {
         Self::empty()
             .with::<FedAvg>()
             .with::<HeteroFl>()
+            .with::<FedRolex>()
             .with::<FedSgd>()
             .with::<FedProx>()
             .with::<Qffl>()

@@ -124,6 +124,12 @@ pub trait Strategy: fmt::Debug + Send {
         None
     }
 
+    /// Whether tiers hold other units in every round: after a round, the units of every hidden axis move on by one, so that
+    /// the first ones are others. The model computes the same.
+    fn rolls(&self) -> bool {
+        false
+    }
+
     /// Keeps the factors by which devices weigh their own training between `floor` and `share` times the plain one; for
     /// strategies that weigh on the device.
     fn bound(&mut self, _floor: f64, _share: f64) {}

@@ -1,11 +1,11 @@
 //! Ops that this program is built without.
 //!
 //! Programs of small boards are built without the features `conv` and `full`. `FAIRTIER_WITHOUT=Gru,Gelu` at build time leaves
-//! out single ops as well. `scripts/op-prices` finds with it what each op takes in flash.
+//! out single ops as well. `scripts/firmware --prices` finds with it what each op takes in flash.
 
 use super::{Activation, Arrange, Op};
 
-/// The ops that can be left out one by one. `scripts/op-prices` reads the names from here.
+/// The ops that can be left out one by one. `scripts/firmware --prices` reads the names from here.
 const NAMES: [&str; 30] = [
     "Conv",
     "Pool",

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs::OpenOptions,
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -35,12 +35,16 @@ Examples:
 const SCHEMA: &str = "\
 Examples:
   fairtier data schema --from samples.csv                          the last column is the label
+  fairtier data schema --from north.csv south.csv                  words of both files are known
   fairtier data schema --from prices.csv --label price --task regression --out schema.toml";
 
 const CHECK: &str = "\
 Examples:
   fairtier data check --schema fairtier.toml samples.csv
   fairtier data check --schema fairtier.toml --unlabelled new.csv --format json";
+
+/// Most levels of a column that a table counts; JSON has all of them.
+const SHOWN: usize = 16;
 
 #[derive(Subcommand, Debug)]
 enum DataCommand {
@@ -54,9 +58,9 @@ enum DataCommand {
 
 #[derive(clap::Args, Debug)]
 struct SchemaArgs {
-    /// CSV file
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    /// CSV files; with several, levels and classes are those of all of them
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    from: Vec<PathBuf>,
     /// Name or number (from 1) of the column to predict [default: the last]
     #[arg(long)]
     label: Option<String>,
@@ -110,12 +114,15 @@ fn propose(args: &SchemaArgs) -> Result<()> {
         TaskName::Regression => Task::Regression,
     });
     let options = ProposeOptions { label: args.label.clone(), task, header: args.header };
-    let text = Schema::propose(&args.from, &options)?.toml()?;
+    let text = Schema::propose_from(&args.from, &options)?.toml()?;
     match &args.out {
         None => Ok(print(&text)?),
         Some(path) => {
             // A schema is corrected by hand, so an existing one is not replaced.
             let file = OpenOptions::new().write(true).create_new(true).open(path);
+            if file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+                bail!("{}: exists and may hold corrections; remove it, or name another file", path.display());
+            }
             let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
             written.with_context(|| path.display().to_string())
         }
@@ -171,7 +178,7 @@ fn describe(path: &Path, survey: &Survey) -> String {
         misfits => write!(text, "{file}: {misfits} of {} lines do not fit", survey.rows),
     };
     if survey.left_over > 0 {
-        let _ = write!(text, "; the last {} lines are too few for another window", survey.left_over);
+        let _ = write!(text, "; {} lines at ends form no window", survey.left_over);
     }
     text.push('\n');
     let rows: Vec<Vec<String>> = survey
@@ -202,8 +209,10 @@ fn content(column: &ColumnSurvey) -> String {
         ));
     }
     if !column.counts.is_empty() {
-        let counts = column.counts.iter().map(|(level, count)| format!("{level} {count}"));
-        parts.push(counts.collect::<Vec<_>>().join(", "));
+        let counts = column.counts.iter().take(SHOWN).map(|(level, count)| format!("{level} {count}"));
+        let more = column.counts.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        parts.push(counts.collect::<Vec<_>>().join(", ") + &more);
     }
     if column.missing > 0 {
         parts.push(format!("{} missing", column.missing));

@@ -78,7 +78,8 @@ pub fn export(
         writer.node(node, names.of(ValueId(index as u32 + 1)));
     }
     let outputs = writer.outputs();
-    let Writer { nodes, constants, .. } = writer;
+    let Writer { mut nodes, constants, .. } = writer;
+    name_apart(&mut nodes);
     let initializer = initializers(graph, parameters).into_iter().chain(constants).collect();
     let kind = if graph.tokens().is_some() { data_type::INT64 } else { data_type::FLOAT };
     let model = ModelProto {
@@ -98,6 +99,19 @@ pub fn export(
     match model.encoded_len() {
         bytes if bytes as u64 > MAX_MODEL => Err(ExportError::TooLarge(bytes)),
         _ => Ok(model.encode_to_vec()),
+    }
+}
+
+/// Some runtimes refuse two nodes of one name, and one node of a file can become several of a Graph.
+fn name_apart(nodes: &mut [NodeProto]) {
+    let mut taken = HashSet::new();
+    for node in nodes {
+        let name = node.name.clone();
+        let mut number = 1;
+        while !taken.insert(node.name.clone()) {
+            number += 1;
+            node.name = format!("{name}.{number}");
+        }
     }
 }
 

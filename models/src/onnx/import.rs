@@ -81,7 +81,9 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
     let default = |domain: &str| matches!(domain, "" | "ai.onnx");
     let opset = model.opset_import.iter().find(|set| default(&set.domain)).map_or(1, |set| set.version);
     if !OPSETS.contains(&opset) {
-        return Err(ImportError::Opset(opset));
+        // skl2onnx states the lowest operator set that a model needs, so another one would not help.
+        let other = graph.node.iter().find(|node| is_of_pipelines(node) && !is_read(node));
+        return Err(other.map_or(ImportError::Opset(opset), unsupported));
     }
     let source = SourceModel::new(graph, opset)?;
     let mut refused = None;
@@ -207,8 +209,12 @@ impl<'a> SourceModel<'a> {
                 Some(tensor) => tensor.elem_type == 0 || data_type::is_float(tensor.elem_type),
                 None => true,
             };
-            let nodes = self.needed(&output.name);
-            of_floats && nodes.iter().any(|node| node.input.iter().any(|name| name == self.input.name))
+            // The body of a loop reads values without naming them as inputs of the node.
+            let reads = |node: &&NodeProto| {
+                let has_body = matches!(node.op_type.as_str(), "If" | "Loop" | "Scan");
+                has_body || node.input.iter().any(|name| name == self.input.name)
+            };
+            of_floats && self.needed(&output.name).iter().any(reads)
         })
     }
 
@@ -246,6 +252,17 @@ pub fn title(node: &NodeProto) -> String {
         ("", Some(output)) => output.clone(),
         (name, _) => name.to_owned(),
     }
+}
+
+/// An operation of scikit-learn's pipelines.
+fn is_of_pipelines(node: &NodeProto) -> bool {
+    node.domain == "ai.onnx.ml"
+}
+
+/// Whether the domain of an operation is one that is read.
+pub fn is_read(node: &NodeProto) -> bool {
+    let read = ["Scaler", "ArrayFeatureExtractor", "ZipMap"];
+    is_default_domain(node) || (is_of_pipelines(node) && read.contains(&node.op_type.as_str()))
 }
 
 pub fn unsupported(node: &NodeProto) -> ImportError {

@@ -9,6 +9,7 @@
 //! | GRU, LSTM, RNN | Gru, Recurrent; Last for the final state | [`cells`] |
 //! | Gather of words, Gather or Slice of the last step | Embed, Last | [`recurrent`] |
 //! | Concat, Slice, Split, Pad, Mul of two values | Concat, Part, Pad, Mul | [`structure`] |
+//! | ArrayFeatureExtractor, Gather of several indices | Part, Concat | [`structure`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, Transpose, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
@@ -24,7 +25,7 @@ use common::plan::{Activation, ArithmeticKind, PoolKind};
 
 use super::{
     constants::is_default_domain,
-    import::{Import, ImportError, SourceModel, title, unsupported},
+    import::{Import, ImportError, SourceModel, is_read, title, unsupported},
     labels::renames,
     proto::{NodeProto, data_type},
     tensor::Floats,
@@ -116,9 +117,7 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &'a NodeProto) -> Result<(), ImportError> {
-        let of_pipelines =
-            node.domain == "ai.onnx.ml" && matches!(node.op_type.as_str(), "Scaler" | "ZipMap");
-        if !is_default_domain(node) && !of_pipelines {
+        if !is_read(node) {
             return Err(unsupported(node));
         }
         let output = node.output.first().ok_or_else(|| problem(node, "has no output"))?;
@@ -229,6 +228,7 @@ impl<'a> Importer<'a> {
             "InstanceNormalization" => self.instance_norm(node),
             "GRU" | "LSTM" | "RNN" => self.recurrent(node),
             "Gather" => self.gather(node),
+            "ArrayFeatureExtractor" => self.columns(node),
             "Slice" => self.slice(node),
             "Split" => self.split(node),
             "Concat" => self.concat(node),

@@ -16,6 +16,7 @@ use crate::{
     zoo,
 };
 
+mod columns;
 mod elementwise;
 mod labels;
 mod layers;

@@ -28,11 +28,13 @@
 //! | whether models are worth a comparison | `trust` |
 //! | verdicts of checks and claims | `verdict` |
 //! | results, ready for lookup | `evidence` |
+//! | whether results are those of the experiment files | `registered` |
 //! | REPRODUCTION.md | `record` |
 
 mod evidence;
 mod measure;
 mod record;
+mod registered;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trust;
@@ -46,6 +48,7 @@ pub use evidence::Evidence;
 pub use measure::Finding;
 pub(crate) use record::cell;
 pub use record::record;
+pub use registered::others;
 pub use verdict::ClaimVerdict;
 
 use crate::results::{Check, ExperimentResults, Form, Measure};

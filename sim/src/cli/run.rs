@@ -189,6 +189,7 @@ impl HowArgs {
         let (record, units, columns) = (&ran.record, &ran.units[..], columns(self.wide));
         let mut out = experiment::summary(record, units, columns);
         for part in [
+            experiment::diverged(record, units),
             experiment::over_limit(record, units),
             experiment::targets(record, units),
             experiment::checks(record, units),

@@ -152,7 +152,10 @@ impl OwnData {
                     column.kind == Kind::Ignored && self.clients.as_ref() != Some(&column.name)
                 });
                 notes.extend(unused.map(|(Column { name, .. }, remark)| {
-                    format!("{}: column `{name}` is no input: {remark}; a schema can use it", path.display())
+                    format!(
+                        "{}: column `{name}` is no input: {remark}; a schema may say otherwise",
+                        path.display()
+                    )
                 }));
                 schema
             }

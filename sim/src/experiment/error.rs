@@ -44,6 +44,8 @@ pub enum ExperimentError {
     Profile(String),
     #[error("there is no strategy with id `{id}` in this experiment{hint}; there are {known}")]
     NoStrategy { id: String, hint: String, known: String },
+    #[error("there is no variant with id `{0}` in this experiment")]
+    NoVariant(String),
     #[error("there is no strategy `{name}`{hint}; known are {known}")]
     NoMethod { name: String, hint: String, known: String },
     #[error("there is no setting `{setting}` in {}{hint}; there are {known}", dir.display())]

@@ -36,5 +36,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedlf-fmnist-pat2", include_str!("../../experiments/fedlf-fmnist-pat2.toml")),
     ("fedlf-online", include_str!("../../experiments/fedlf-online.toml")),
     ("int8-mnist", include_str!("../../experiments/int8-mnist.toml")),
+    ("leaderboard", include_str!("../../experiments/leaderboard.toml")),
     ("tour", include_str!("../../experiments/tour.toml")),
 ];

@@ -53,10 +53,14 @@ pub use reference::{KeyTable, keys};
 
 pub(crate) use list::ALL;
 pub(crate) use price::{Price, PriceLine, prices};
+pub(crate) use runner::{Part, run_part};
 pub(crate) use source::{data_of, rounds_of};
-pub(crate) use summary::summary;
+pub(crate) use summary::{diverged, summary};
 pub(crate) use sweep::sweep;
+pub(crate) use target::prepare;
 pub(crate) use words::{checks, over_limit, targets};
 
+pub(crate) use settings::Setting;
+pub(crate) use spec::{StrategySpec, Variant};
+
 use arrange::Arrangement;
-use settings::Setting;

@@ -3,7 +3,7 @@
 use strategies::Registry;
 use trainer::data::schema::nearest::hint;
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use super::{
     Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
@@ -51,6 +51,21 @@ pub enum RunEvent {
     Written(PathBuf),
 }
 
+/// A part of an experiment: some of its settings, until some time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    /// Only settings of these variants; empty means all.
+    pub variants: Vec<String>,
+    /// No unit begins after this moment.
+    pub until: Option<Instant>,
+}
+
+impl Part {
+    fn has(&self, setting: &Setting) -> bool {
+        self.variants.is_empty() || self.variants.contains(&setting.variant)
+    }
+}
+
 /// A finished experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
@@ -68,12 +83,23 @@ pub fn run(
     options: &RunOptions,
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<RunOutcome, ExperimentError> {
+    run_part(loaded, options, &Part::default(), observe)
+}
+
+/// Runs those of the part. The outcome has all units that are finished.
+pub(crate) fn run_part(
+    loaded: &LoadedExperiment,
+    options: &RunOptions,
+    part: &Part,
+    observe: &mut dyn FnMut(RunEvent),
+) -> Result<RunOutcome, ExperimentError> {
     let loaded = &target::prepare(loaded, &options.registry, options.twin)?;
     loaded.settings.iter().try_for_each(|setting| check_parameters(setting, &options.registry))?;
     let places = DataDirs::usual(options.data.as_deref());
     let seeds = &loaded.experiment.seeds;
     let all: Vec<(&Setting, u64)> =
         seeds.iter().flat_map(|&seed| loaded.settings.iter().map(move |setting| (setting, seed))).collect();
+    let all: Vec<_> = all.into_iter().filter(|(setting, _)| part.has(setting)).collect();
     let (mut missing, mut rounds) = (Vec::new(), 0);
     for (setting, seed) in &all {
         if finished(loaded, options, setting, *seed).is_none() {
@@ -82,16 +108,26 @@ pub fn run(
         }
     }
     let there = all.len() - missing.len();
+    let place = |setting: &Setting, seed, source| {
+        let source = Box::new(source);
+        ExperimentError::Unit { setting: setting.id.clone(), seed, source }
+    };
+    // Data that cannot be read shall leave no results.
+    let mut cache = Cache::default();
+    if let Some(&(setting, seed)) = missing.first() {
+        cache.arranged(setting, &places, seed).map_err(|source| place(setting, seed, source))?;
+    }
     let record = loaded.record();
     let home = options.out.join(&loaded.name).join(&loaded.profile);
     results::write(&home.join(results::RECORD), &serde_json::to_string_pretty(&record)?)?;
     observe(RunEvent::Begin { there, units: missing.len(), rounds });
-    let mut cache = Cache::default();
     for (setting, seed) in missing {
+        if part.until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
         observe(RunEvent::Unit { label: setting.label.clone(), seed });
-        let place =
-            |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
-        let result = one(loaded, options, &places, &mut cache, setting, seed, observe).map_err(place)?;
+        let result = one(loaded, options, &places, &mut cache, setting, seed, observe)
+            .map_err(|source| place(setting, seed, source))?;
         let path = options.out.join(result.unit.file());
         results::write(&path.with_extension("csv"), &csv(&result.rounds, result.last.accuracy.is_some()))?;
         results::write(&path, &serde_json::to_string(&result)?)?;

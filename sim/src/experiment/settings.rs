@@ -34,6 +34,8 @@ pub struct LoadedExperiment {
 pub(crate) struct Setting {
     pub id: String,
     pub label: String,
+    /// Id of its variant; empty if the experiment has none.
+    pub variant: String,
     pub base: Base,
     pub strategy: StrategySpec,
     /// The strategy that validation compares with, if any.
@@ -183,8 +185,17 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
     }
     let wanted =
         |strategy: &&StrategySpec| experiment.only.is_empty() || experiment.only.contains(&strategy.id);
+    let known = |id: &String| variants.iter().any(|variant| variant.id == *id);
+    if let Some(unknown) =
+        experiment.strategies.iter().flat_map(|strategy| &strategy.variants).find(|id| !known(id))
+    {
+        return Err(ExperimentError::NoVariant(unknown.clone()));
+    }
     for variant in variants {
-        for strategy in experiment.strategies.iter().filter(wanted) {
+        let with = |strategy: &&StrategySpec| {
+            strategy.variants.is_empty() || strategy.variants.contains(&variant.id)
+        };
+        for strategy in experiment.strategies.iter().filter(wanted).filter(with) {
             let mut own = table.clone();
             text::merge(&mut own, &variant.with);
             text::merge(&mut own, &strategy.with);
@@ -221,7 +232,8 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
             let prefix = id.strip_suffix(&strategy.id).unwrap_or_default();
             let ends = ends(strategy.reach.as_ref(), prefix, &settings)?;
             let strategy = strategy.clone();
-            settings.push(Setting { id, label, base, strategy, reference, ends, twin: None });
+            let variant = variant.id.clone();
+            settings.push(Setting { id, label, variant, base, strategy, reference, ends, twin: None });
         }
     }
     Ok(settings)

@@ -410,6 +410,9 @@ pub struct StrategySpec {
     #[serde(default)]
     #[schemars(with = "String")]
     pub role: Role,
+    /// Ids of the variants with which it is run; empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
     /// Chooses parameters on validation samples, separately for every seed.
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]

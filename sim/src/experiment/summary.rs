@@ -62,6 +62,26 @@ pub fn summary(record: &ExperimentRecord, units: &[UnitResult], columns: usize) 
     format!("{} ({})\n{}", record.title, record.profile, table(&rows, 1, columns))
 }
 
+/// Names the runs whose figures say nothing, and what helps; empty if there are none.
+pub fn diverged(record: &ExperimentRecord, units: &[UnitResult]) -> String {
+    let seeds = |setting: &str| {
+        let own = units.iter().filter(|unit| unit.unit.setting == setting && unit.diverged());
+        own.map(|unit| unit.unit.seed.to_string()).collect::<Vec<_>>()
+    };
+    let mut out = String::new();
+    for setting in &record.settings {
+        let seeds = seeds(&setting.id);
+        if !seeds.is_empty() {
+            let word = if seeds.len() == 1 { "seed" } else { "seeds" };
+            out += &format!("diverged: {}, {word} {}\n", setting.label, seeds.join(", "));
+        }
+    }
+    if !out.is_empty() {
+        out += "their figures say nothing; lower training.lr, or scale the columns\n";
+    }
+    out
+}
+
 /// `0.123 +-0.004`
 pub fn text(spread: Spread) -> String {
     match spread.runs {

@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 use crate::{
     claims::{self, Assessment, CheckOutcome, ClaimVerdict, Evidence, cell},
     experiment::LoadedExperiment,
-    results::{ExperimentResults, Form},
+    leaderboard,
+    results::{ExperimentRecord, ExperimentResults, Form},
 };
 
 /// The page in Markdown.
@@ -57,7 +58,11 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
     )?;
     let mut hours = 0.0;
     // Experiments about a fairness target test a feature of FairTier; docs/fairness-target.md shows them.
-    let of_papers = |results: &&ExperimentResults| results.units.iter().all(|unit| unit.fairness.is_empty());
+    // The leaderboard has its own page.
+    let of_papers = |results: &&ExperimentResults| {
+        results.units.iter().all(|unit| unit.fairness.is_empty())
+            && results.record.experiment != leaderboard::NAME
+    };
     for results in evidence.experiments.iter().filter(of_papers) {
         let record = &results.record;
         let seeds = record.settings.iter().map(|setting| setting.seeds.len()).max().unwrap_or(0);
@@ -80,7 +85,29 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
             seconds / 60.0
         )?;
     }
-    writeln!(out, "\n{hours:.1} hours of machine time in all.")
+    writeln!(out, "\n{hours:.1} hours of machine time in all.")?;
+    registered(out, evidence)
+}
+
+/// Results that used something else than their experiment files state.
+fn registered(out: &mut String, evidence: &Evidence) -> fmt::Result {
+    let told = |results: &ExperimentResults| {
+        let others = claims::others(results);
+        let ExperimentRecord { experiment, profile, .. } = &results.record;
+        (!others.is_empty()).then(|| format!("- `{experiment}` {profile}: {}", cell(&others.join(", "))))
+    };
+    let told: Vec<String> = evidence.experiments.iter().filter_map(told).collect();
+    if told.is_empty() {
+        return writeln!(
+            out,
+            "\nExperiment files register grids, seeds, data and checks. No result used others; fewer rounds, seeds and settings are in the table."
+        );
+    }
+    writeln!(
+        out,
+        "\nThese results used something else than their experiment files state:\n\n{}",
+        told.join("\n")
+    )
 }
 
 /// How much of everything a complete reproduction would have.
@@ -91,7 +118,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(record: &crate::results::ExperimentRecord) -> Self {
+    fn of(record: &ExperimentRecord) -> Self {
         let paper = claims::paper_of(&record.experiment);
         let file = LoadedExperiment::open(&record.experiment, "full", &[]).ok();
         Self {

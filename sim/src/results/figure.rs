@@ -31,6 +31,7 @@ pub fn title(name: &str) -> String {
         "fairness.target" => "fairness target",
         "fairness.measured" => "disparity as measured",
         "fairness.value" => "driven parameter",
+        "tiers.worst" => "loss of the worst tier",
         "tiers.cv" => "deviation / mean of tiers",
         "validation.cv" => "deviation / mean of tiers, validation",
         "gaps.max" => "largest gap",

@@ -99,8 +99,8 @@ impl FinalScores {
     ///
     /// `loss.*`, `accuracy.*` and `mae.*` (fields of [`Distribution`]), `r2`, `within`, `inter`,
     /// `tier.N.loss|accuracy|loss_variance|accuracy_variance|mae|r2`, `tiers.ratio` (loss of the narrowest tier divided
-    /// by that of the widest), `tiers.cv` (standard deviation over mean of the tiers' losses), `validation.cv` (the same on
-    /// validation samples), `device.N.loss|accuracy|mae|r2|gap`, `global.loss|accuracy|mae|r2`, `gaps.*`, `gaps_valid.*`,
+    /// by that of the widest), `tiers.cv` (standard deviation over mean of the tiers' losses), `tiers.worst` (the largest of
+    /// them), `validation.cv` (as `tiers.cv` on validation samples), `device.N.loss|accuracy|mae|r2|gap`, `global.loss|accuracy|mae|r2`, `gaps.*`, `gaps_valid.*`,
     /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their mean),
     /// `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
@@ -115,6 +115,7 @@ impl FinalScores {
             ("r2", None) => self.r2,
             ("tiers", Some("ratio")) => Some(self.tiers.last()?.loss / self.tiers.first()?.loss),
             ("tiers", Some("cv")) => cv(&self.tiers),
+            ("tiers", Some("worst")) => worst(&self.tiers),
             ("validation", Some("cv")) => self.validation_cv,
             ("tier", Some(rest)) => {
                 let (tier, rest) = rest.split_once('.')?;
@@ -150,6 +151,12 @@ pub(crate) fn cv(tiers: &[TierScores]) -> Option<f64> {
     let losses: Vec<f64> = tiers.iter().filter(|tier| tier.devices > 0).map(|tier| tier.loss).collect();
     let (mean, variance) = common::metrics::mean_variance(&losses);
     (losses.len() > 1 && mean > 0.0).then(|| variance.max(0.0).sqrt() / mean)
+}
+
+/// The largest mean loss of a tier that was scored; not finite if one of them is not.
+fn worst(tiers: &[TierScores]) -> Option<f64> {
+    let losses = tiers.iter().filter(|tier| tier.devices > 0).map(|tier| tier.loss);
+    losses.reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) })
 }
 
 impl Distribution {

@@ -19,7 +19,7 @@ use strategies::{
 use tracing::{error, info, warn};
 
 use super::{
-    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder,
+    Committed, Conductor, Deliveries, Next, OpenRound, Reading, Recorder, RunState,
     divergence::{Answers, PATIENCE, Rule, Verdict},
     dropouts::Dropouts,
     state::StateParts,
@@ -303,6 +303,10 @@ impl Conductor {
         } else {
             None
         };
+        if outcome.kept.is_none() {
+            let RunState { method, model, parameters, .. } = &mut self.run;
+            method.roll(&model.graph, parameters);
+        }
         let config = self.run.guard.config();
         let shares = outcome.capped.iter().map(|capped| GuardFinding::share(capped, config));
         let inspections = open.findings.iter_mut().map(|findings| &mut findings.inspection);

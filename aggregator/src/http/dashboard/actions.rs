@@ -13,11 +13,12 @@ use axum::{
 };
 use common::DeviceId;
 use serde::Deserialize;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Dashboard, requests::Reader};
 use crate::{
     ca::{Existing, GrantOptions},
+    config::OPERATOR_LOG,
     export,
     http::{
         access::{Role, User, cookie_of, is_same_origin},
@@ -42,7 +43,18 @@ impl FromRequestParts<Arc<Dashboard>> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Dashboard>) -> Result<Self, Response> {
         let Reader { user, .. } = Reader::from_request_parts(parts, site).await?;
-        let no = |why: &str| (StatusCode::FORBIDDEN, Html(message("Not allowed", why))).into_response();
+        let Ok(Extension(Client(address))) = Extension::<Client>::from_request_parts(parts, site).await
+        else {
+            return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+        };
+        let (by, path) = (user.as_ref().map(|user| user.name.clone()), parts.uri.path().to_owned());
+        let no = |why: &str| {
+            // Without a session anyone could fill the log.
+            if let Some(user) = &by {
+                warn!(target: OPERATOR_LOG, user, %address, path, why, "an action on the dashboard was refused");
+            }
+            (StatusCode::FORBIDDEN, Html(message("Not allowed", why))).into_response()
+        };
         if !site.options.actions {
             return Err(no("This gateway was started without --dashboard-actions."));
         }
@@ -126,7 +138,7 @@ async fn revoke(State(site): Site, operator: Operator, from: Sender, Form(given)
         if !revoked {
             return Err(format!("{device} is not enrolled"));
         }
-        info!(user = by, %address, %device, "revoked on the dashboard");
+        info!(target: OPERATOR_LOG, user = by, %address, %device, "revoked on the dashboard");
         Ok(format!("{device} is revoked. Its connection is closed within seconds."))
     })
     .await
@@ -144,7 +156,7 @@ async fn token(State(site): Site, operator: Operator, from: Sender, Form(given):
         let token = authority
             .token_as(&device, valid_for, GrantOptions::default(), Existing::Refuse)
             .map_err(|error| error.to_string())?;
-        info!(user = by, %address, %device, hours, "issued a token on the dashboard");
+        info!(target: OPERATOR_LOG, user = by, %address, %device, hours, "issued a token on the dashboard");
         Ok(format!("Token for {device}, valid for {hours} h and shown only now: {token}"))
     })
     .await
@@ -169,7 +181,7 @@ async fn set_paused(
     act(&site, operator, &given, "/".into(), move |site| {
         let live = site.options.live.as_ref().ok_or("no server runs, so there is nothing to pause")?;
         live.pause(paused);
-        info!(user = by, %address, "{} on the dashboard", if paused { "paused" } else { "resumed" });
+        info!(target: OPERATOR_LOG, user = by, %address, "{} on the dashboard", if paused { "paused" } else { "resumed" });
         Ok(if paused {
             "The run is paused: the open round ends, and no other one begins until it is resumed or the gateway restarts."
         } else {
@@ -207,7 +219,7 @@ async fn send_model(
     });
     match made.await {
         Ok(Ok(bytes)) => {
-            info!(user = user.name, address = %from.0.0, ?tier, "exported on the dashboard");
+            info!(target: OPERATOR_LOG, user = user.name, address = %from.0.0, ?tier, "exported on the dashboard");
             let name = tier.map_or("model.onnx".to_owned(), |tier| format!("tier-{tier}.onnx"));
             let headers = [
                 (header::CONTENT_TYPE, "application/octet-stream".to_owned()),

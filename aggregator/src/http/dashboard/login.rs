@@ -13,10 +13,13 @@ use serde::Deserialize;
 use tracing::{error, info, warn};
 
 use super::Dashboard;
-use crate::http::{
-    access::{clear_cookie, cookie_of, is_same_origin, set_cookie},
-    listener::Client,
-    pages::login,
+use crate::{
+    config::OPERATOR_LOG,
+    http::{
+        access::{clear_cookie, cookie_of, is_same_origin, set_cookie},
+        listener::Client,
+        pages::login,
+    },
 };
 
 /// Bytes of a name and a password that are looked at.
@@ -75,14 +78,14 @@ async fn enter(
         Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
     let Some(account) = account else {
-        warn!(name = ?name, %address, "a login to the dashboard was refused");
+        warn!(target: OPERATOR_LOG, name = ?name, %address, "a login to the dashboard was refused");
         return again(StatusCode::UNAUTHORIZED, "Name or password is wrong.");
     };
     let Some(secret) = site.sessions.begin(&account.name, account.role, Instant::now()) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     site.attempts.succeed(&who);
-    info!(user = account.name, role = account.role.name(), %address, "logged in to the dashboard");
+    info!(target: OPERATOR_LOG, user = account.name, role = account.role.name(), %address, "logged in to the dashboard");
     ([(header::SET_COOKIE, set_cookie(&secret, site.options.https))], Redirect::to("/")).into_response()
 }
 

@@ -71,6 +71,17 @@ fn memory_does_not_grow_with_the_length_of_a_run() {
     history.refresh().unwrap();
     assert_eq!((history.rounds.len(), history.committed()), (ROUNDS, ROUNDS as u32 + 200));
     assert_eq!(history.devices["a"].points.len(), 64);
+    // Rounds of a device never outnumber those that it is compared with.
+    write(dir.path(), ROUNDS as u32 + 201..=ROUNDS as u32 + 201);
+    history.refresh().unwrap();
+    assert_eq!((history.rounds.len(), history.counted), (ROUNDS, ROUNDS + 1));
+    assert_eq!(history.devices["a"].delivered, ROUNDS as u32 + 1);
+}
+
+#[test]
+fn a_page_of_a_large_fleet_reads_a_bounded_number_of_bytes() {
+    let rounds = [0, 1_000, 1_000_000, 100_000_000].map(|each| rounds_within(READ, each));
+    assert_eq!(rounds, [ROUNDS, ROUNDS, 268, FIRST_READ]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use plots::{
     number::{figure, percent},
 };
 
-use super::parts::{Curve, Part, button, curves, fact, plot, shown, span};
+use super::parts::{Curve, Part, button, curves, fact, plot, prose, shown, span};
 use crate::{
     ca::MemberState,
     http::view::{DeviceRow, View},
@@ -80,7 +80,7 @@ fn facts(view: &View<'_>, row: &DeviceRow<'_>) -> Element {
         (None, Some(_)) => "refused since the gateway was started, so it has not joined the run".to_owned(),
         (None, None) => "not since the gateway was started".to_owned(),
     };
-    let rounds = view.history.rounds.len();
+    let rounds = view.history.counted;
     el("dl").all(
         [
             fact("State", row.state().name()),
@@ -112,7 +112,7 @@ fn refusal(row: &DeviceRow<'_>) -> Option<Element> {
         Some(code) => format!("{code}.{when} {}", remedy(code)),
         None => format!("E{number:02}{}.{when}", last.map_or(String::new(), |last| format!(" {}", last.why))),
     };
-    Some(el("p").text(text))
+    Some(prose(el("p"), &text))
 }
 
 fn course(row: &DeviceRow<'_>) -> Element {

@@ -7,18 +7,19 @@ use plots::{
 
 use super::{
     parts::{
-        Column, Curve, Part, button, card, cell, count, curves, number, plot, row_head, shown, span, table,
+        Column, Curve, Part, button, card, cell, count, curves, number, plot, prose, row_head, shown, span,
+        table,
     },
     worst::worst,
 };
 use crate::http::{
     alerts::alerts,
-    history::{Figures, Report},
+    history::{Figures, Report, RoundFigures},
     view::View,
 };
 use coordinator::PhaseName;
 
-/// Rounds over which the pace is taken.
+/// Rounds over which the pace is taken, and with which figures are compared.
 const PACE: usize = 10;
 
 pub(super) fn parts(view: &View<'_>) -> Vec<Part> {
@@ -33,6 +34,9 @@ pub(super) fn parts(view: &View<'_>) -> Vec<Part> {
         let paused = view.live.as_ref().is_some_and(|live| live.paused);
         let pause = match (&view.live, paused) {
             (None, _) => el("p").text("No server runs, so there is nothing to pause."),
+            (Some(live), false) if live.phase == PhaseName::Finished => {
+                el("p").text("The run is finished, so there is nothing to pause.")
+            }
             (Some(_), true) => button("/actions/resume", &user.csrf, &[], "Resume the run"),
             (Some(_), false) => button("/actions/pause", &user.csrf, &[], "Pause after this round"),
         };
@@ -124,6 +128,11 @@ fn cards(view: &View<'_>) -> Element {
         let minutes = f64::from(rounds.saturating_sub(committed)) / per_minute;
         format!("about {} left", span(60.0 * minutes))
     });
+    let earlier = earlier(view);
+    let was = |note: &str, value: fn(Earlier<'_>) -> Option<f64>, show: fn(f64) -> String| {
+        let text = earlier.and_then(|then| Some(format!("{} in round {}", show(value(then)?), then.0.round)));
+        text.map_or_else(|| note.to_owned(), |text| format!("{text}; {note}"))
+    };
     let devices = view.live.as_ref().map(|live| live.connected() as f64);
     let known = view.live.as_ref().map_or(0, |live| live.devices.len());
     el("div").class("cards").all([
@@ -145,13 +154,23 @@ fn cards(view: &View<'_>) -> Element {
                 None => "no server runs".into(),
             },
         ),
-        card("Mean loss", "loss", loss, &shown(loss), "over devices, of the model that they received"),
+        card(
+            "Mean loss",
+            "loss",
+            loss,
+            &shown(loss),
+            &was(
+                "over devices, of the model that they received",
+                |(round, _)| round.loss.shown_mean(),
+                figure,
+            ),
+        ),
         card(
             "Mean accuracy",
             "accuracy",
             accuracy,
             &accuracy.map_or("–".into(), percent),
-            "over devices with test samples",
+            &was("over devices with test samples", |(round, _)| round.accuracy.shown_mean(), percent),
         ),
         card(
             "Worst tier",
@@ -165,7 +184,7 @@ fn cards(view: &View<'_>) -> Element {
             "disparity",
             disparity,
             &shown(disparity),
-            "standard deviation of tier losses over their mean",
+            &was("standard deviation of tier losses over their mean", |(_, disparity)| disparity, figure),
         ),
         match knob {
             Some(line) => card(
@@ -180,9 +199,24 @@ fn cards(view: &View<'_>) -> Element {
                     figure(line.next_value)
                 ),
             ),
+            None if view.config.fairness.target > 0.0 => {
+                let target = view.config.fairness.target;
+                let text = format!("– of {}", figure(target));
+                card("Fairness target", "target", Some(target), &text, "measured from the first round on")
+            }
             None => card("Fairness target", "target", None, "none", "fairness.target sets one"),
         },
     ])
+}
+
+/// A round, and the disparity between its tiers.
+type Earlier<'a> = (&'a RoundFigures, Option<f64>);
+
+/// Ten rounds before the last one, or the first round.
+fn earlier<'a>(view: &'a View<'_>) -> Option<Earlier<'a>> {
+    let history = view.history;
+    let at = history.rounds.len().checked_sub(2)?.saturating_sub(PACE - 1);
+    Some((history.rounds.get(at)?, history.disparity.get(at).copied().flatten()))
 }
 
 /// The tier with the highest mean loss.
@@ -206,7 +240,7 @@ fn alert_list(view: &View<'_>) -> Element {
     }
     el("ul")
         .class("alerts")
-        .all(alerts.into_iter().map(|alert| el("li").class(alert.class()).text(alert.text)))
+        .all(alerts.into_iter().map(|alert| prose(el("li").class(alert.class()), &alert.text)))
 }
 
 /// The same figures as `fairtier gateway status`.
@@ -284,7 +318,7 @@ fn course(view: &View<'_>) -> Element {
         return el("p").text("Plots follow after two rounds.");
     }
     let rounds = || history.rounds.iter();
-    let by = |value: &dyn Fn(&crate::http::history::RoundFigures) -> Option<f64>| -> Vec<(u32, Option<f64>)> {
+    let by = |value: &dyn Fn(&RoundFigures) -> Option<f64>| -> Vec<(u32, Option<f64>)> {
         rounds().map(|round| (round.round, value(round))).collect()
     };
     let target = rounds().rev().find_map(|round| round.fairness).map(|knob| knob.target);

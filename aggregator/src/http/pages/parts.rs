@@ -163,6 +163,15 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
+/// Adds a text to an element; what stands between backticks is code.
+pub fn prose(element: Element, text: &str) -> Element {
+    let add = |element: Element, (at, piece): (usize, &str)| match at % 2 {
+        0 => element.text(piece),
+        _ => element.with(el("code").text(piece)),
+    };
+    text.split('`').enumerate().fold(element, add)
+}
+
 /// A plot with its caption.
 pub fn plot(plot: Element, caption: &str) -> Element {
     el("figure").with(plot).with(el("figcaption").text(caption))
@@ -241,6 +250,13 @@ mod tests {
     fn names_cannot_leave_their_query() {
         assert_eq!(device_link("cam-1"), "/device?name=cam-1");
         assert_eq!(device_link("../a&b=<c>\"#é"), "/device?name=..%2Fa%26b%3D%3Cc%3E%22%23%C3%A9");
+    }
+
+    #[test]
+    fn commands_in_texts_are_code_and_never_markup() {
+        let shown = |text| prose(el("p"), text).to_string();
+        assert_eq!(shown("Raise `--ram` <b>."), "<p>Raise <code>--ram</code> &lt;b&gt;.</p>");
+        assert_eq!(shown("`<i>"), "<p><code>&lt;i&gt;</code></p>");
     }
 
     #[test]

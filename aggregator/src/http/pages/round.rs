@@ -33,13 +33,12 @@ pub(super) fn parts(view: &View<'_>, page: &RoundPage) -> Vec<Part> {
         Part::fixed("guard", "Guard findings", [findings(report)]),
         Part::fixed("missing", "Who was not heard", [missing(report)]),
     ];
-    if page.recorded {
-        parts.push(Part::fixed(
-            "what-if",
-            "What another strategy would have done",
-            what_if::show(view, page, report),
-        ));
-    }
+    let what_if = if page.recorded {
+        what_if::show(view, page, report)
+    } else {
+        vec![el("p").text("This round is not recorded. With store.record = true, each later round is.")]
+    };
+    parts.push(Part::fixed("what-if", "What another strategy would have done", what_if));
     parts
 }
 

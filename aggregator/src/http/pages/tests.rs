@@ -1,6 +1,6 @@
 use std::{fs, sync::Arc};
 
-use coordinator::PhaseName;
+use coordinator::{Gathering, PhaseName};
 use serde_json::{Value, json};
 
 use super::*;
@@ -122,6 +122,7 @@ fn live(now: f64) -> LiveView {
         at: now,
         run: "1".into(),
         phase: PhaseName::Collecting,
+        since: now - 300.0,
         paused: false,
         committed: 2,
         rounds: 9,
@@ -171,6 +172,7 @@ fn alerts_say_what_is_wrong_and_with_whom() {
         ("cam-00000".to_owned(), member(MemberState::Expired, -5)),
         ("cam-00001".to_owned(), member(MemberState::Member, 86_400)),
         ("cam-00002".to_owned(), member(MemberState::Member, 86_400 * 300)),
+        ("cam-00003".to_owned(), Member { state: MemberState::Damaged, expires: None }),
     ]);
     let mut view = View {
         now,
@@ -196,6 +198,8 @@ fn alerts_say_what_is_wrong_and_with_whom() {
         "Round 3 waits for cam-00001, at most 60 s more. It is open for 5 min.",
         "The disk of the gateway is nearly full: 0.5 of 1099.5 GB are free.",
         "The certificate has expired: cam-00000.",
+        "The file in identity/ cannot be read, so the device is refused: `fairtier gateway enroll --replace` makes a new one: \
+         cam-00003.",
         "The certificate ends within 14 days, and a connected device renews it by itself: cam-00001.",
         "The server's certificate ends in 10 days: `fairtier gateway rotate-server-key` makes a new one.",
         "board-7 is refused: E33 no tier fits the device's budget.",
@@ -203,12 +207,20 @@ fn alerts_say_what_is_wrong_and_with_whom() {
     ] {
         assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:#?}");
     }
-    assert_eq!(found.len(), 8, "{found:#?}");
+    assert_eq!(found.len(), 9, "{found:#?}");
     let html = Page::Overview.html(&view);
     assert!(
         html.contains("its deadline passed 2 min ago") && html.contains("Tier 0 has no quorum"),
         "{html}"
     );
+    // Before a round: who is missing, and for how long.
+    let gathering = Some(Gathering { have: 2, need: 4 });
+    let waits = LiveView { phase: PhaseName::Gathering, exchange: None, gathering, ..live(now) };
+    view.live = Some(Arc::new(waits));
+    let found = said(&view);
+    let wanted =
+        "The next round waits for devices: 2 of 4 are connected, for 5 min so far. Not connected: cam-00002.";
+    assert!(found.iter().any(|text| text == wanted), "{found:#?}");
     (view.live, view.disk, view.server_expires) = (None, None, None);
     view.members = Arc::default();
     assert_eq!(said(&view).len(), 1, "the guard's finding stays");

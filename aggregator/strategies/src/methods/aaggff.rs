@@ -1,5 +1,8 @@
-//! AAggFF-D: mixing coefficients p over all K clients as decisions of an online learner (Hahn, Kim, Lee: "Pursuing Overall Welfare
-//! in Federated Learning through Sequential Decision Making", ICML 2024; the form for many devices of which a share C takes part).
+//! AAggFF: mixing coefficients p over all K clients as decisions of an online learner (Hahn, Kim, Lee: "Pursuing Overall Welfare
+//! in Federated Learning through Sequential Decision Making", ICML 2024). With `form = "devices"` AAggFF-D, for many devices of
+//! which a share C takes part; with `form = "silos"` AAggFF-S, for few clients that all take part: [`silos`].
+//!
+//! AAggFF-D:
 //!
 //! ```text
 //! x_i  = F_i / mean F          r_i = C * cdf(x_i)          rbar = mean r              over the participants of the round
@@ -14,8 +17,7 @@
 //!
 //! Formulas follow the paper as the authors' program computes them. Differences: their program leaves rbar out of r~ for
 //! participants, and turns the normal distribution round. Here r~ is as in the paper, and `cdf` rises with the loss. Not verified
-//! against the paper's text: the constant 2 + C, and its choice of `cdf`. The form for few clients (AAggFF-S) is left out: its state
-//! is a K x K matrix.
+//! against the paper's text: the constant 2 + C, and its choice of `cdf`.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +32,11 @@ use crate::{
     kernel::sum,
     methods::softmax::{exp_shares, greatest, of_members},
     registry::Build,
-    strategy::{Exchange, Strategy, Weights, decode_state},
+    strategy::{Exchange, FleetDevice, Strategy, Weights, decode_state},
 };
+
+mod silos;
+use silos::Silos;
 
 /// Parameters of `aaggff`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +44,20 @@ use crate::{
 pub struct AaggffParams {
     /// How losses, divided by their mean, become responses from 0 to 1.
     pub cdf: ResponseCdf,
+    /// The online learner: for many devices that take part in turn, or for few that always do. That of `silos` keeps K x K numbers
+    /// for K devices.
+    pub form: AaggffForm,
+}
+
+/// One of the two learners of the paper.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AaggffForm {
+    /// AAggFF-D: exponential weights.
+    #[default]
+    Devices,
+    /// AAggFF-S: an online Newton step.
+    Silos,
 }
 
 /// A distribution function with mean or scale 1.
@@ -88,6 +107,9 @@ struct AaggffState {
     sums: BTreeMap<DeviceId, f64>,
     /// t: rounds so far.
     rounds: u32,
+    /// With `form = "silos"`.
+    #[serde(skip_serializing_if = "Silos::is_empty")]
+    silos: Silos,
 }
 
 impl Build for Aaggff {
@@ -106,7 +128,17 @@ impl Strategy for Aaggff {
         Self::NAME
     }
 
+    fn begin(&mut self, fleet: &[FleetDevice<'_>]) {
+        if self.params.form == AaggffForm::Silos {
+            self.state.silos.join(fleet.iter().map(|member| member.device));
+        }
+    }
+
     fn weigh(&self, cohort: &Cohort) -> Weights {
+        if self.params.form == AaggffForm::Silos {
+            let decision = self.silos_with(cohort).decisions(cohort);
+            return Weights::by_region(cohort, |members| silos::scaled(&of_members(&decision, members)));
+        }
         let logs = self.logs(cohort);
         Weights::by_region(cohort, |members| exp_shares(&of_members(&logs, members)))
     }
@@ -117,6 +149,11 @@ impl Strategy for Aaggff {
     }
 
     fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
+        if self.params.form == AaggffForm::Silos {
+            self.state.silos = self.silos_with(cohort);
+            self.state.rounds = self.state.rounds.saturating_add(1);
+            return;
+        }
         let sums = self.sums_with(cohort);
         for (participant, sum) in cohort.participants().iter().zip(sums) {
             self.state.sums.insert(participant.device.clone(), sum);
@@ -125,7 +162,8 @@ impl Strategy for Aaggff {
     }
 
     fn save(&self) -> Value {
-        if self.state.rounds == 0 { Value::Null } else { json!(self.state) }
+        // What `begin` has shown is part of the state.
+        if self.state.rounds == 0 && self.state.silos.is_empty() { Value::Null } else { json!(self.state) }
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
@@ -134,6 +172,7 @@ impl Strategy for Aaggff {
             let why = format!("`sums.{device}` must be a number, not {sum}");
             return Err(StrategyError::State { strategy: self.name(), why });
         }
+        state.silos.check().map_err(|why| StrategyError::State { strategy: self.name(), why })?;
         self.state = state;
         Ok(())
     }
@@ -150,18 +189,34 @@ impl Aaggff {
         self.sums_with(cohort).into_iter().map(|sum| b * sum).collect()
     }
 
+    /// cdf(F_i / mean F) of the participants.
+    fn responses(&self, cohort: &Cohort) -> Vec<f64> {
+        let participants = cohort.participants();
+        // Divided by the largest first, so that the mean of huge losses exists.
+        let top = greatest(participants.iter().map(|participant| participant.loss()));
+        let relative = |loss: f64| if top > 0.0 { loss / top } else { 1.0 };
+        let count = participants.len() as f64;
+        let mean = sum(participants.iter().map(|participant| relative(participant.loss()))) / count;
+        let response = |loss: f64| self.params.cdf.at(relative(loss) / mean);
+        participants.iter().map(|participant| response(participant.loss())).collect()
+    }
+
+    /// The other learner after this round.
+    fn silos_with(&self, cohort: &Cohort) -> Silos {
+        let devices = cohort.participants().iter().map(|participant| &participant.device);
+        let mut silos = self.state.silos.clone();
+        silos.join(devices.clone());
+        silos.learn(&devices.zip(self.responses(cohort)).collect());
+        silos
+    }
+
     /// S of the participants with this round.
     fn sums_with(&self, cohort: &Cohort) -> Vec<f64> {
         let participants = cohort.participants();
         let count = participants.len() as f64;
         let share = count / cohort.clients().max(1) as f64;
-        // Divided by the largest first, so that the mean of huge losses exists.
-        let top = greatest(participants.iter().map(|participant| participant.loss()));
-        let relative = |loss: f64| if top > 0.0 { loss / top } else { 1.0 };
-        let mean = sum(participants.iter().map(|participant| relative(participant.loss()))) / count;
-        let response = |loss: f64| share * self.params.cdf.at(relative(loss) / mean);
         let responses: Vec<f64> =
-            participants.iter().map(|participant| response(participant.loss())).collect();
+            self.responses(cohort).into_iter().map(|response| share * response).collect();
         let middle = sum(responses.iter().copied()) / count;
         let after = |(device, response): (&DeviceId, f64)| {
             // A client that never took part has S = 0.

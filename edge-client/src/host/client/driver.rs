@@ -9,7 +9,7 @@ use common::{
     Instant, RunId,
     files::{Secrecy, write_file},
     message::{Refusal, ToAggregator, ToDevice},
-    plan::Loss,
+    plan::{Loss, PlanInfo},
     transfer::{Lane, LinkLimits},
     wire::{self, Frame},
 };
@@ -245,7 +245,8 @@ impl ClientDriver<'_> {
         }
         match *event {
             Event::Joined { run, tier, parameters } => {
-                info!(%run, "joined as {tier} with {parameters} parameters");
+                let ram = self.ram();
+                info!(%run, "joined as {tier} with {parameters} parameters{ram}");
                 self.refusals.joined();
                 self.joined = true;
                 self.end.tier = Some(tier);
@@ -280,6 +281,15 @@ impl ClientDriver<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// What training takes of the memory that the device has offered. It says why a small model is in the widest tier everywhere.
+    fn ram(&self) -> String {
+        let Some(need) = self.session.plan_info().map(PlanInfo::arena_bytes) else { return String::new() };
+        match self.client.profile.budget.ram {
+            u64::MAX => format!("; training takes {need} bytes of RAM"),
+            offered => format!("; training takes {need} of {offered} bytes of RAM"),
+        }
     }
 
     /// Fetches the final sub-model, if it is wanted.

@@ -13,6 +13,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::DataError;
 
+mod blanks;
 mod csv;
 #[cfg(feature = "images")]
 mod folder;

@@ -21,13 +21,14 @@ impl<'a> Importer<'a> {
         let axis = place(integer(node, "axis").unwrap_or(0), view.axes.len());
         let name = node.input.get(1).map_or("", String::as_str);
         let index = self.fixed_of(node, name)?;
-        let (Some(axis), [index]) = (axis, &index[..]) else {
-            return Err(problem(
-                node,
-                "takes several parts of a value; take them with Slice or Split instead",
-            ));
-        };
+        let axis = axis.ok_or_else(|| problem(node, "names an axis that its input does not have"))?;
         let vector = self.source.constants.rank(name) == Some(1);
+        let [index] = &index[..] else {
+            return match vector {
+                true => self.chosen(node, view, axis, &index),
+                false => Err(problem(node, "takes several parts of a value; give them as one list")),
+            };
+        };
         let view = match view.axes.get(axis) {
             Some(ViewAxis::One) if matches!(index, 0 | -1) => view,
             _ => {

@@ -10,6 +10,9 @@ use crate::{
     },
 };
 
+/// Each costs a node of the model, and an index list can be as long as the file.
+const MOST_RUNS: usize = 64;
+
 impl<'a> Importer<'a> {
     /// Two operands at a time.
     pub(super) fn concat(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
@@ -91,6 +94,57 @@ impl<'a> Importer<'a> {
         let value =
             self.builder.part(name, view.value, dim, number(from), number(to.saturating_sub(from)))?;
         Ok(TensorView { value, ..view })
+    }
+
+    /// Columns of a table, as scikit-learn's ColumnTransformer and feature selection take them.
+    pub(super) fn columns(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
+        let view = self.input(node, 0)?;
+        let indices = self.fixed_of(node, node.input.get(1).map_or("", String::as_str))?;
+        let axis = view.axes.len().saturating_sub(1);
+        self.chosen(node, view, axis, &indices)
+    }
+
+    /// Listed indices of one axis: a part for each run of neighbours, joined two at a time.
+    pub(super) fn chosen(
+        &mut self,
+        node: &'a NodeProto,
+        view: TensorView,
+        axis: usize,
+        indices: &[i64],
+    ) -> Result<TensorView, ImportError> {
+        let size = self.fixed_size(node, &view, axis)?;
+        let mut runs: Vec<(i64, i64)> = vec![];
+        for &index in indices {
+            let at = if index < 0 { index.saturating_add(size) } else { index };
+            match runs.last_mut() {
+                Some((_, to)) if *to == at => *to = at.saturating_add(1),
+                _ => runs.push((at, at.saturating_add(1))),
+            }
+        }
+        if runs == [(0, size)] {
+            return Ok(self.named(node, view));
+        }
+        if runs.len() > MOST_RUNS {
+            let text = format!("takes {} separate parts; at most {MOST_RUNS} are supported", runs.len());
+            return Err(problem(node, text));
+        }
+        let (name, count) = (title(node), runs.len());
+        let mut joined: Option<TensorView> = None;
+        for (number, run) in runs.into_iter().enumerate() {
+            let part = if count == 1 { name.clone() } else { format!("{name}.part{number}") };
+            let next = self.part(node, &part, view.clone(), axis, run)?;
+            joined = Some(match joined {
+                None => next,
+                Some(before) => {
+                    let whole = if number + 1 == count { name.clone() } else { format!("{name}.{number}") };
+                    let dim = self.dim(node, &next, axis)?;
+                    let value = self.builder.concat(&whole, before.value, next.value, dim)?;
+                    TensorView { value, ..next }
+                }
+            });
+        }
+        let joined = joined.ok_or_else(|| problem(node, "takes nothing of a value"))?;
+        Ok(self.named(node, joined))
     }
 
     /// One index of an axis, which becomes one of size 1 that the sample does not have.

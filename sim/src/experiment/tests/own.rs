@@ -264,6 +264,17 @@ fn a_diverged_run_has_results_and_is_marked() {
     };
     let ran = run(&loaded, &options, &mut |_| {}).unwrap();
     assert!(ran.units[0].diverged(), "{:?}", ran.units[0].last.loss);
+    let said = diverged(&ran.record, &ran.units);
+    assert!(said.starts_with("diverged: ") && said.contains("lower training.lr"), "{said}");
+}
+
+/// A mistyped column left an experiment without results, which every later report showed.
+#[test]
+fn data_that_cannot_be_read_leaves_no_results() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("data.csv"), csv()).unwrap();
+    run_own(dir.path(), "csv = 'data.csv', label = 'klass'", "mlp:in-8-out").unwrap_err();
+    assert!(!dir.path().join("results").exists());
 }
 
 #[test]

@@ -301,6 +301,11 @@ mod tests {
         let samples =
             load("\"x;y\",\"say \"\"z\"\"\",label\r\n\"1\", 2 ,\"0\"\r\n", "say \"z\"", 1.0).unwrap();
         assert_eq!((samples.features(), samples.labels()), (&[1.0, 0.0][..], &[2][..]));
+        // A blank before a quote, and a byte order mark before it, made the quote a part of the field.
+        for text in ["\"x, y\", \"label\"\n \"1\", \"0\"\n", "\u{feff}\"x, y\",label\n1, 0\n"] {
+            let samples = load(text, "label", 1.0).unwrap();
+            assert_eq!((samples.features(), samples.labels()), (&[1.0][..], &[0][..]), "{text:?}");
+        }
         let text = |text: &str| load(text, "last", 1.0).unwrap_err();
         assert_eq!(text("1;2\n1,5;0\n"), format!("data.csv:2: column 1 is `1,5`, not a number{WORDS}"));
         assert_eq!(text("1,2\n3,\"4\n5,6\n"), "data.csv:2: has a quote that is not closed");

@@ -1,18 +1,21 @@
 //! Lines of separated fields, with or without double quotes.
 //!
-//! Inside quotes, separators are part of the field and two quotes mean one. Blanks around a field are removed. A row is one
-//! line, so an unclosed quote is reported where it is and not at the end of the file.
+//! Inside quotes, separators are part of the field and two quotes mean one. Blanks around a field are removed, also before
+//! quotes. A row is one line, so an unclosed quote is reported where it is and not at the end of the file.
 
 use std::io::{self, Chain, Cursor, Read};
 
 use ::csv::{ErrorKind, Reader, ReaderBuilder, Terminator};
 
-use super::{BoundedFile, LoadError};
+use super::{BoundedFile, LoadError, blanks::WithoutBlanks};
 
 pub use ::csv::StringRecord as CsvRow;
 
 /// The lines already read, the others, and a line break for the last line.
-type Input = Chain<Chain<Cursor<Vec<u8>>, Rest>, &'static [u8]>;
+type Input = Chain<WithoutBlanks<Chain<Cursor<Vec<u8>>, Rest>>, &'static [u8]>;
+
+/// A byte order mark, as spreadsheets write it.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Ends at the limit without an error; the limit is checked afterwards.
 #[derive(Debug)]
@@ -45,6 +48,10 @@ impl CsvRows {
         while source.line_bytes(&mut head)? && head[from..].trim_ascii().is_empty() {
             from = head.len();
         }
+        if head.starts_with(MARK) {
+            head.drain(..MARK.len());
+            from = from.saturating_sub(MARK.len());
+        }
         let first = head[from..].trim_ascii_start();
         let mut quoted = false;
         let separator = first.iter().find(|byte| {
@@ -60,7 +67,8 @@ impl CsvRows {
         builder.has_headers(false).flexible(true).delimiter(separator).comment(comment);
         // A carriage return before the line break is removed with the blanks.
         builder.terminator(Terminator::Any(b'\n'));
-        let input = Cursor::new(head).chain(Rest(source)).chain(b"\n".as_slice());
+        let input = WithoutBlanks::new(Cursor::new(head).chain(Rest(source)), separator);
+        let input = input.chain(b"\n".as_slice());
         Self { reader: builder.from_reader(input), row: CsvRow::new(), before: 0 }
     }
 
@@ -74,7 +82,7 @@ impl CsvRows {
         loop {
             let read = self.reader.read_record(&mut self.row);
             let line = self.before + self.reader.position().line() as usize;
-            let (_, Rest(source)) = self.reader.get_ref().get_ref().0.get_ref();
+            let (_, Rest(source)) = self.reader.get_ref().get_ref().0.inner.get_ref();
             source.check_limit()?;
             let path = || source.path.clone();
             let failed = |error: ::csv::Error| match error.kind() {

@@ -1,23 +1,15 @@
 //! A schema from a file: a proposal with comments, for a person to read and correct.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::{
-    Column, Kind, MISSING, Missing, Scaling, Schema, SchemaError, Task,
-    cell::{excerpt, has_decimal_comma},
-    survey::{Moments, NumberRange},
-};
+use super::{Column, MISSING, Schema, SchemaError, Task};
 use crate::data::load::{BoundedFile, CsvRow, CsvRows, Format, LIMIT, LoadError};
 
+mod content;
+mod dates;
 mod write;
 
-/// More words than this are no category.
-const MAX_PROPOSED_LEVELS: usize = 64;
-/// More different whole numbers than this are no classes.
-const MAX_PROPOSED_CLASSES: usize = 20;
+use content::Content;
 
 /// What the user already knows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -52,6 +44,8 @@ pub enum ProposeError {
         "{}: a schema is proposed for CSV files only; the page \"Your own data\" shows [data] for arrays and images", .0.display()
     )]
     Format(PathBuf),
+    #[error("a schema is proposed from one file or more, and none is given")]
+    NoFile,
     #[error("there is no column `{0}`; its columns are {1}")]
     NoLabel(String, String),
     #[error("column `{0}` cannot be the label: {1}")]
@@ -70,47 +64,22 @@ pub enum ProposeError {
 impl Schema {
     /// Reads a CSV file and proposes what its columns mean.
     pub fn propose(path: &Path, options: &ProposeOptions) -> Result<Proposal, ProposeError> {
-        // A name without a known extension may be that of a CSV file.
-        if Format::of(path).is_ok_and(|format| format != Format::Csv) {
-            return Err(ProposeError::Format(path.to_owned()));
+        Self::propose_from(&[path], options)
+    }
+
+    /// As [`propose`](Self::propose), from several files whose columns may be in different orders. A level of any file is in the
+    /// schema.
+    pub fn propose_from(
+        paths: &[impl AsRef<Path>],
+        options: &ProposeOptions,
+    ) -> Result<Proposal, ProposeError> {
+        let mut found = Found::default();
+        for path in paths {
+            found.read(path.as_ref(), options)?;
         }
-        let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
-        let mut columns: Vec<Content> = Vec::new();
-        let (mut header, mut first, mut count) = (None, 0, 0);
-        while let Some((line, row)) = rows.read()? {
-            if header.is_none() {
-                let named = options.header.unwrap_or_else(|| is_header(row));
-                (header, first) = (Some(named), line);
-                let name = |(at, field): (usize, &str)| match named {
-                    true => field.to_owned(),
-                    false => format!("column{}", at + 1),
-                };
-                columns = row.iter().enumerate().map(name).map(Content::new).collect();
-                if named {
-                    continue;
-                }
-            }
-            if row.len() != columns.len() {
-                let (got, expected) = (row.len(), columns.len());
-                let problem = format!("has {got} columns where the first line has {expected}");
-                return Err(LoadError::Line { path: path.into(), line, problem }.into());
-            }
-            count += 1;
-            columns.iter_mut().zip(row).for_each(|(column, field)| column.add(line, field));
-        }
-        if count == 0 {
-            return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() }.into());
-        }
-        let path = || path.to_owned();
-        if let Some(column) = columns.iter().find(|column| column.is_named_like_a_value())
-            && (options.header, header) == (None, Some(true))
-        {
-            return Err(ProposeError::Header { path: path(), line: first, word: column.name.clone() });
-        }
-        let decimal = columns.iter().find_map(|column| Some((column, column.decimal_comma()?)));
-        if let Some((column, (line, text))) = decimal {
-            let (line, column, text) = (*line, column.name.clone(), text.clone());
-            return Err(ProposeError::DecimalComma { path: path(), line, column, text });
+        let Found { columns, rows, header } = found;
+        if columns.is_empty() {
+            return Err(ProposeError::NoFile);
         }
         let label = label(&columns, options.label.as_deref())?;
         let (task, target) = columns[label].target(options.task)?;
@@ -118,15 +87,108 @@ impl Schema {
         let mut remarks = Vec::new();
         for (at, column) in columns.iter().enumerate() {
             let (kind, remark) = match at == label {
-                true => (target.clone(), String::new()),
-                false => column.kind(count),
+                true => (target.clone(), column.unlabelled(rows)),
+                false => column.kind(rows),
             };
             schema.columns.push(Column { name: column.name.clone(), kind });
             remarks.push(remark);
         }
         schema.check()?;
-        Ok(Proposal { schema, remarks, rows: count })
+        Ok(Proposal { schema, remarks, rows })
     }
+}
+
+/// What the files hold that were read.
+#[derive(Default)]
+struct Found {
+    /// In the order of the first file.
+    columns: Vec<Content>,
+    rows: usize,
+    /// Whether the first line of the files names the columns; known after the first file.
+    header: Option<bool>,
+}
+
+impl Found {
+    fn read(&mut self, path: &Path, options: &ProposeOptions) -> Result<(), ProposeError> {
+        // A name without a known extension may be that of a CSV file.
+        if Format::of(path).is_ok_and(|format| format != Format::Csv) {
+            return Err(ProposeError::Format(path.to_owned()));
+        }
+        let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
+        let fault = |line, problem| LoadError::Line { path: path.into(), line, problem };
+        let Some((first, row)) = rows.read()? else { return Err(empty(path)) };
+        let header = self.header.or(options.header);
+        let named = header.unwrap_or_else(|| is_header(row));
+        let fields = row.len();
+        let places = match self.header {
+            Some(false) if options.header.is_none() && is_header(row) => {
+                return Err(fault(first, "seems to be a header; the first file has none".into()).into());
+            }
+            Some(_) => self.places(row, named).map_err(|problem| fault(first, problem))?,
+            None => {
+                let name = |(at, field): (usize, &str)| match named {
+                    true => field.to_owned(),
+                    false => format!("column{}", at + 1),
+                };
+                self.columns = row.iter().enumerate().map(name).map(Content::new).collect();
+                (0..fields).collect()
+            }
+        };
+        self.header = Some(named);
+        let before = self.rows;
+        if !named {
+            self.add(first, row, &places);
+        }
+        while let Some((line, row)) = rows.read()? {
+            if row.len() != fields {
+                let problem = format!("has {} columns where the first line has {fields}", row.len());
+                return Err(fault(line, problem).into());
+            }
+            self.add(line, row, &places);
+        }
+        if self.rows == before {
+            return Err(empty(path));
+        }
+        if let Some(column) = self.columns.iter().find(|column| column.is_named_like_a_value())
+            && header.is_none()
+            && named
+        {
+            let word = column.name.clone();
+            return Err(ProposeError::Header { path: path.to_owned(), line: first, word });
+        }
+        let decimal = self.columns.iter().find_map(|column| Some((column, column.decimal_comma()?)));
+        if let Some((column, (line, text))) = decimal {
+            let (path, line, text) = (path.to_owned(), *line, text.clone());
+            return Err(ProposeError::DecimalComma { path, line, column: column.name.clone(), text });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, line: usize, row: &CsvRow, places: &[usize]) {
+        self.rows += 1;
+        for (column, place) in self.columns.iter_mut().zip(places) {
+            column.add(line, row.get(*place).unwrap_or_default());
+        }
+    }
+
+    /// Where a further file has the columns of the first one.
+    fn places(&self, first: &CsvRow, named: bool) -> Result<Vec<usize>, String> {
+        if first.len() != self.columns.len() {
+            return Err(format!("has {} columns, the first file has {}", first.len(), self.columns.len()));
+        }
+        let place = |(at, column): (usize, &Content)| match named {
+            true => first
+                .iter()
+                .position(|field| field == column.name)
+                .ok_or_else(|| format!("has no column `{}`, which the first file has", column.name)),
+            false => Ok(at),
+        };
+        self.columns.iter().enumerate().map(place).collect()
+    }
+}
+
+fn empty(path: &Path) -> ProposeError {
+    LoadError::Format { path: path.into(), problem: "holds no samples".into() }.into()
 }
 
 /// Names are words. An index as column name (pandas writes `,0,1,2`) is a name, too.
@@ -152,186 +214,4 @@ fn label(columns: &[Content], wanted: Option<&str>) -> Result<usize, ProposeErro
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         ProposeError::NoLabel(wanted.to_owned(), names.join(", "))
     })
-}
-
-/// What was seen of one column.
-struct Content {
-    name: String,
-    missing: usize,
-    numbers: Moments,
-    /// Values that are not numbers.
-    words: usize,
-    /// The first of them, with its line.
-    word: Option<(usize, String)>,
-    /// How many of them are numbers with a decimal comma.
-    commas: usize,
-    /// Whether all numbers are whole.
-    whole: bool,
-    /// The different values, as far as they are counted, in the order of first appearance.
-    levels: BTreeMap<String, usize>,
-    /// More values than are counted.
-    many: bool,
-}
-
-impl Content {
-    fn new(name: String) -> Self {
-        let (numbers, levels) = (Moments::default(), BTreeMap::new());
-        let (words, word, commas) = (0, None, 0);
-        Self { name, missing: 0, numbers, words, word, commas, whole: true, levels, many: false }
-    }
-
-    fn add(&mut self, line: usize, field: &str) {
-        if is_missing(field) {
-            self.missing += 1;
-            return;
-        }
-        match field.parse::<f64>() {
-            Ok(value) if (value as f32).is_finite() => {
-                self.numbers.add(value);
-                self.whole &= value.fract() == 0.0;
-            }
-            _ => {
-                self.words += 1;
-                self.commas += usize::from(has_decimal_comma(field));
-                self.word.get_or_insert_with(|| (line, excerpt(field)));
-            }
-        }
-        if self.levels.len() <= MAX_PROPOSED_LEVELS {
-            *self.levels.entry(field.to_owned()).or_default() += 1;
-        } else {
-            self.many |= !self.levels.contains_key(field);
-        }
-    }
-
-    /// A sample that was taken for a header would be lost. Headers of numbers, as pandas writes them, may be values too.
-    fn is_named_like_a_value(&self) -> bool {
-        self.name.parse::<f64>().is_err() && self.levels.contains_key(&self.name)
-    }
-
-    /// The first value, if all words are numbers with a decimal comma. As a category they would lose their order.
-    fn decimal_comma(&self) -> Option<&(usize, String)> {
-        self.word.as_ref().filter(|_| self.commas == self.words)
-    }
-
-    /// Words in the order of the alphabet, numbers by size.
-    fn sorted(&self) -> Vec<String> {
-        let mut levels: Vec<String> = self.levels.keys().cloned().collect();
-        if self.words == 0 {
-            let number = |level: &String| level.parse().unwrap_or(f64::INFINITY);
-            levels.sort_by(|a, b| number(a).total_cmp(&number(b)));
-            levels.dedup_by(|a, b| number(a) == number(b));
-        }
-        levels
-    }
-
-    /// What the label is.
-    fn target(&self, task: Option<Task>) -> Result<(Task, Kind), ProposeError> {
-        let wrong = |why| ProposeError::Label(self.name.clone(), why);
-        let classes = self.sorted();
-        let few = !self.many && classes.len() <= MAX_PROPOSED_LEVELS;
-        let task = task.unwrap_or_else(|| {
-            let number = self.words == 0 && (!self.whole || classes.len() > MAX_PROPOSED_CLASSES || !few);
-            if number { Task::Regression } else { Task::Classification }
-        });
-        match task {
-            Task::Regression if self.words > 0 => Err(wrong("a regression needs numbers")),
-            Task::Regression => Ok((task, Kind::Target { scaling: self.scaling().0 })),
-            Task::Classification | Task::Binary if !few => Err(wrong("it has more than 64 different values")),
-            Task::Classification | Task::Binary => Ok((task, Kind::Label { classes })),
-        }
-    }
-
-    /// What another column is, and a remark.
-    fn kind(&self, rows: usize) -> (Kind, String) {
-        let gaps = match self.missing {
-            0 => String::new(),
-            missing => format!("{missing} of {rows} missing"),
-        };
-        if self.missing == rows {
-            return (Kind::Ignored, "no values".into());
-        }
-        let name = self.name.to_lowercase();
-        let all_different = self.many || self.levels.len() == rows;
-        if matches!(&*name, "" | "id" | "index") && all_different && (self.words > 0 || self.whole) {
-            return (Kind::Ignored, "numbers the rows".into());
-        }
-        let many = self.many || self.levels.len() > MAX_PROPOSED_LEVELS;
-        // Many numbers and few words are no category.
-        if self.words == 0 || many && self.numbers.count > self.words as u64 {
-            let (kind, range) = self.number();
-            let words = self.word.as_ref().map_or(String::new(), |(line, word)| {
-                format!(
-                    "{} no number, such as {word:?} in line {line}: correct them, or list them in `missing`",
-                    self.words
-                )
-            });
-            return (kind, join(&join(&range, &gaps), &words));
-        }
-        if many {
-            return (Kind::Ignored, "more than 64 different texts".into());
-        }
-        let mut levels = self.sorted();
-        let missing = match self.missing {
-            0 => Missing::Refuse,
-            _ => {
-                let at = levels.iter().position(|level| level == "unknown").unwrap_or_else(|| {
-                    levels.push("unknown".into());
-                    levels.len() - 1
-                });
-                Missing::Constant(at as u32)
-            }
-        };
-        let numbers = match self.numbers.count {
-            0 => String::new(),
-            count => format!("{count} values are numbers: are the words mistakes?"),
-        };
-        (Kind::Category { levels, missing }, join(&numbers, &gaps))
-    }
-
-    /// A number, and its range as a remark. A mean that replaces gaps is written down, so that no file has one of its own.
-    fn number(&self) -> (Kind, String) {
-        let (scaling, range) = self.scaling();
-        let kind = match (self.missing, scaling, self.numbers.range()) {
-            (1.., Scaling::None, Some(NumberRange { mean, deviation, .. })) => {
-                let (mean, deviation) = (brief(mean), brief(deviation));
-                match deviation > 0.0 {
-                    true => {
-                        let scaling = Scaling::Standard { mean, deviation };
-                        Kind::Number { missing: Missing::Mean, scaling }
-                    }
-                    false => Kind::Number { missing: Missing::Constant(mean), scaling },
-                }
-            }
-            (0, ..) => Kind::Number { missing: Missing::Refuse, scaling },
-            _ => Kind::Number { missing: Missing::Mean, scaling },
-        };
-        (kind, range)
-    }
-
-    /// The scaling, and the range as a remark. Numbers of about -3 to 3 are left as they are.
-    fn scaling(&self) -> (Scaling, String) {
-        let Some(NumberRange { min, max, mean, deviation }) = self.numbers.range() else {
-            return (Scaling::None, String::new());
-        };
-        let remark = format!("{} to {}", brief(min), brief(max));
-        let close = mean.abs() <= 3.0 && (0.1..=3.0).contains(&deviation);
-        let (mean, deviation) = (brief(mean), brief(deviation));
-        let scaling = match close || deviation <= 0.0 {
-            true => Scaling::None,
-            false => Scaling::Standard { mean, deviation },
-        };
-        (scaling, remark)
-    }
-}
-
-/// Four digits, which is enough for a scale and for a remark.
-fn brief(value: f64) -> f32 {
-    format!("{value:.3e}").parse().unwrap_or(value as f32)
-}
-
-fn join(one: &str, other: &str) -> String {
-    match (one, other) {
-        ("", text) | (text, "") => text.to_owned(),
-        _ => format!("{one}; {other}"),
-    }
 }

@@ -444,6 +444,55 @@ fn a_mistake_among_numbers_leaves_a_column_of_numbers() {
     );
 }
 
+/// A word that only one file has was refused on its device.
+#[test]
+fn a_proposal_from_several_files_knows_the_words_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name)
+    };
+    let (one, two) = (write("one.csv", "x,c,y\n1,a,no\n2,b,yes\n"), write("two.csv", "y;x;c\nrare;9;z\n"));
+    let propose = |paths: &[&Path]| {
+        Schema::propose_from(paths, &ProposeOptions::default()).map_err(|error| error.to_string())
+    };
+    let proposal = propose(&[&one, &two]).unwrap();
+    assert_eq!(
+        (proposal.rows, proposal.schema.classes()),
+        (3, &["no", "rare", "yes"].map(str::to_owned)[..])
+    );
+    assert_eq!(proposal.schema.inputs(), 1 + 3);
+    assert_eq!(read(&two, &proposal.schema, Targets::Needed).unwrap().labels, [1]);
+    let other = write("other.csv", "x,d,y\n1,a,no\n");
+    assert!(propose(&[&one, &other]).unwrap_err().contains("other.csv:1: has no column `c`"));
+    let wider = write("wider.csv", "x,c,y,z\n1,a,no,2\n");
+    assert!(
+        propose(&[&one, &wider]).unwrap_err().contains("wider.csv:1: has 4 columns, the first file has 3")
+    );
+    let empty = write("empty.csv", "x,c,y\n");
+    assert!(propose(&[&one, &empty]).unwrap_err().contains("empty.csv: holds no samples"));
+}
+
+/// Dates and names of a short file became categories, whose levels no other file has.
+#[test]
+fn dates_and_names_are_no_categories() {
+    let rows: String = (1..=20)
+        .map(|row| {
+            let state = ["idle", "busy", ""][row % 3];
+            format!("2024-03-{row:02} 10:{row},badge {row},{},{state}\n", ["lathe", "mill"][row % 2])
+        })
+        .collect();
+    let proposal = propose(&format!("at,who,machine,state\n{rows}"), &ProposeOptions::default()).unwrap();
+    let kinds: Vec<&str> = proposal.schema.columns.iter().map(|column| column.kind.word()).collect();
+    assert_eq!(kinds, ["ignored", "ignored", "category", "label"]);
+    let remarks = &proposal.remarks;
+    assert!(
+        remarks[0].contains("dates or times") && remarks[1].contains("20 different texts"),
+        "{remarks:?}"
+    );
+    assert_eq!(remarks[3], "6 of 20 missing: remove these lines before training");
+}
+
 /// Without a scale, a gap got the mean of the file it was in: one row to predict has none, and two devices had different ones.
 #[test]
 fn a_proposed_mean_does_not_depend_on_the_file() {
