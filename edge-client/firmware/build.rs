@@ -90,7 +90,7 @@ fn main() {
     println!("cargo::rerun-if-changed={path}");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let board: Board = toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let Board { name, memory, uart, clock, limits, keep } = board;
+    let Board { name, memory, uart, clock, limits, keep, .. } = board;
     let KeepSlots { length: keep_length, every: keep_every } =
         keep.unwrap_or(KeepSlots { length: 0, every: 0 });
 
