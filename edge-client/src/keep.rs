@@ -1,7 +1,7 @@
 //! Keeps the model of the last round in flash, so that a board predicts and goes on with it after a reset.
 //!
 //! Two slots take turns: the older one is erased and written, and its header comes last. So whenever the power is cut, one of
-//! the two holds a whole model. A slot is believed only if the checksums of header and body match.
+//! the two holds a whole model. A slot counts only if the checksums of header and body match.
 //!
 //! ```text
 //! slot   u16 length, header (a control frame, with its checksum), 0xff up to 256 bytes,

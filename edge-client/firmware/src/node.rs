@@ -6,6 +6,12 @@
 //! The line waits for one batch at most, while the UART's interrupt stores what arrives. The aggregator never has more than
 //! two chunks and a message in flight, so room for four chunks is enough.
 
+use core::{
+    future::poll_fn,
+    pin::pin,
+    task::Poll,
+};
+
 use client::{
     Profile,
     data::{BytesShard, Shard},
@@ -35,15 +41,26 @@ pub struct Limits {
     /// Most bytes of stack that were in use so far, or 0.
     pub stack: fn() -> u32,
     /// Feeds the watchdog. Called before every batch and packet.
+    #[cfg(feature = "health")]
     pub feed: fn(),
     /// Called when an update was accepted: what crashed before is over.
+    #[cfg(feature = "health")]
     pub well: fn(),
 }
 
 impl Limits {
     /// No stack measured, no watchdog.
     pub const fn new(board: &'static str, chunk: u32) -> Self {
-        Self { board, chunk, flash: 64 << 10, stack: || 0, feed: || {}, well: || {} }
+        Self {
+            board,
+            chunk,
+            flash: 64 << 10,
+            stack: || 0,
+            #[cfg(feature = "health")]
+            feed: || {},
+            #[cfg(feature = "health")]
+            well: || {},
+        }
     }
 }
 
@@ -56,6 +73,9 @@ pub trait SampleSource {
 
     /// The samples. They must not change while a round is under way.
     fn shard(&self) -> Self::Shard<'_>;
+
+    /// Whether it ever has other samples than at the start and from the line. Firmware without such a source carries no code for it.
+    const CHANGES: bool = true;
 
     /// Waits until there are others. May be dropped and called again.
     fn changed(&mut self) -> impl Future<Output = ()> {
@@ -81,22 +101,25 @@ pub trait SampleSource {
 pub struct Flashed {
     baked: BytesShard<'static>,
     room: &'static mut [u8],
-    arrived: Option<usize>,
+    /// Bytes of a file in the room, or 0.
+    arrived: usize,
 }
 
 impl Flashed {
     /// With room for samples that arrive.
     pub fn new(baked: BytesShard<'static>, room: &'static mut [u8]) -> Self {
-        Self { baked, room, arrived: None }
+        Self { baked, room, arrived: 0 }
     }
 }
 
 impl SampleSource for Flashed {
     type Shard<'a> = BytesShard<'a>;
 
+    const CHANGES: bool = false;
+
     fn shard(&self) -> BytesShard<'_> {
-        let file = self.arrived.and_then(|len| self.room.get(..len));
-        file.and_then(|file| BytesShard::parse(file).ok()).unwrap_or(self.baked)
+        // An empty file is none.
+        BytesShard::parse(self.room.get(..self.arrived).unwrap_or_default()).unwrap_or(self.baked)
     }
 
     fn room(&mut self) -> &mut [u8] {
@@ -104,7 +127,7 @@ impl SampleSource for Flashed {
     }
 
     fn arrived(&mut self, len: Option<usize>) {
-        self.arrived = len;
+        self.arrived = len.unwrap_or(0);
     }
 }
 
@@ -193,8 +216,10 @@ pub async fn run<const NODES: usize, const SEND: usize, S: SampleSource>(
 ) -> ! {
     let mut bytes = [0; 64];
     keep.start(device);
+    #[cfg(feature = "health")]
     let mut accepted = device.status().accepted;
     loop {
+        #[cfg(feature = "health")]
         (limits.feed)();
         if device.is_asked() {
             device.note_stack((limits.stack)());
@@ -202,11 +227,12 @@ pub async fn run<const NODES: usize, const SEND: usize, S: SampleSource>(
         while let Some(line) = device.poll_transmit(now()) {
             send(&mut uart, line, &mut bytes).await;
         }
+        #[cfg(feature = "health")]
         if device.status().accepted != accepted {
             accepted = device.status().accepted;
             (limits.well)();
         }
-        let idle = !device.session().is_under_way();
+        let idle = S::CHANGES && !device.session().is_under_way();
         if idle && source.refresh() {
             device.replace_data(source.shard().summary(), now());
         }
@@ -218,8 +244,12 @@ pub async fn run<const NODES: usize, const SEND: usize, S: SampleSource>(
                 None => core::future::pending().await,
             }
         };
-        let changed = async { if idle { source.changed().await } else { core::future::pending().await } };
-        match select3(uart.read(&mut bytes), wait, changed).await {
+        let event = {
+            let mut others = pin!(source.changed());
+            let changed = poll_fn(|context| if idle { others.as_mut().poll(context) } else { Poll::Pending });
+            select3(uart.read(&mut bytes), wait, changed).await
+        };
+        match event {
             Either3::First(Ok(len)) => {
                 device.handle_bytes(&bytes[..len], source.room(), now());
                 source.arrived(device.arrived());
