@@ -49,49 +49,35 @@ pub fn shard() -> &'static [u8] {
     unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(SHARD), SHARD_ROOM) }
 }
 
-/// Memory that is handed out once.
-struct Once<T> {
+/// The large buffers: what training needs, and samples that arrive over the serial line.
+struct Buffers {
     taken: AtomicBool,
-    memory: UnsafeCell<T>,
+    floats: UnsafeCell<[f32; ARENA / 4]>,
+    samples: UnsafeCell<[u8; SAMPLES]>,
 }
 
-// SAFETY: only one caller ever gets the memory; see `take`.
-unsafe impl<T: Send> Sync for Once<T> {}
+// SAFETY: only one caller ever gets the memory; see `buffers`.
+unsafe impl Sync for Buffers {}
 
-impl<T> Once<T> {
-    const fn new(memory: T) -> Self {
-        Self { taken: AtomicBool::new(false), memory: UnsafeCell::new(memory) }
+static BUFFERS: Buffers = Buffers {
+    taken: AtomicBool::new(false),
+    floats: UnsafeCell::new([0.0; ARENA / 4]),
+    samples: UnsafeCell::new([0; SAMPLES]),
+};
+
+/// The arena and the buffer for samples that arrive over the serial line, on the first call; empty afterwards.
+pub fn buffers() -> (&'static mut [f32], &'static mut [u8]) {
+    // With interrupts off, because a Cortex-M0 has no atomic swap.
+    let taken = interrupt::free(|_| {
+        let taken = BUFFERS.taken.load(Ordering::Relaxed);
+        BUFFERS.taken.store(true, Ordering::Relaxed);
+        taken
+    });
+    if taken {
+        return (&mut [], &mut []);
     }
-
-    /// The memory on the first call, also if an interrupt calls this at the same time.
-    fn take(&'static self) -> Option<&'static mut T> {
-        // SAFETY: the flag was clear, so this is the only reference there ever is.
-        is_first(&self.taken).then(|| unsafe { &mut *self.memory.get() })
-    }
-}
-
-/// Sets a flag; true on the first call. With interrupts off, because a Cortex-M0 has no atomic swap.
-#[inline(never)]
-fn is_first(taken: &AtomicBool) -> bool {
-    interrupt::free(|_| {
-        let first = !taken.load(Ordering::Relaxed);
-        taken.store(true, Ordering::Relaxed);
-        first
-    })
-}
-
-static FLOATS: Once<[f32; ARENA / 4]> = Once::new([0.0; ARENA / 4]);
-
-/// The arena on the first call; empty afterwards.
-pub fn arena() -> &'static mut [f32] {
-    FLOATS.take().map_or(&mut [], |floats| floats)
-}
-
-static SAMPLES_ROOM: Once<[u8; SAMPLES]> = Once::new([0; SAMPLES]);
-
-/// The buffer for samples that arrive over the serial line, on the first call; empty afterwards.
-pub fn samples_room() -> &'static mut [u8] {
-    SAMPLES_ROOM.take().map_or(&mut [], |room| room)
+    // SAFETY: the flag was clear, so these are the only references there ever are.
+    unsafe { (&mut *BUFFERS.floats.get(), &mut *BUFFERS.samples.get()) }
 }
 
 /// The seed of the board's nonces at this start: that of its identity, mixed with random bytes where the chip has a generator.

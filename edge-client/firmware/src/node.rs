@@ -6,11 +6,7 @@
 //! The line waits for one batch at most, while the UART's interrupt stores what arrives. The aggregator never has more than
 //! two chunks and a message in flight, so room for four chunks is enough.
 
-use core::{
-    future::poll_fn,
-    pin::pin,
-    task::Poll,
-};
+use core::{future::poll_fn, pin::pin, task::Poll};
 
 use client::{
     Profile,

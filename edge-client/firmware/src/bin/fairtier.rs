@@ -32,11 +32,12 @@ async fn take_part() {
     let starts = board::starts::count();
     let nonces = Nonces::new(board::seed(identity.seed), u64::from(starts) << 32);
     let limits = board::limits();
+    let (arena, room) = board::buffers();
     let mut device: Device<{ board::NODES }, { node::send_room(board::CHUNK) }> =
-        node::device(identity, nonces, &limits, board::arena(), &shard);
+        node::device(identity, nonces, &limits, arena, &shard);
     #[cfg(feature = "health")]
     device.set_health(board::starts::health());
     let (mut keeper, limits) = board::keeper(limits, device.is_safe());
-    let mut source = Flashed::new(shard, board::samples_room());
+    let mut source = Flashed::new(shard, room);
     node::run(uart, &mut device, limits, &mut source, &mut keeper, &mut Best::default()).await
 }

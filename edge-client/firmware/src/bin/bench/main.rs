@@ -101,7 +101,7 @@ fn main() -> ! {
 async fn bench() {
     let mut uart = Uart::start();
     let mut text = Text::default();
-    let arena = board::arena();
+    let (arena, _) = board::buffers();
     match measure(arena, &mut text).and_then(|()| measure_images(arena, &mut text)) {
         Ok(()) => _ = writeln!(text, "done"),
         Err(why) => _ = writeln!(text, "failed: {why}"),
