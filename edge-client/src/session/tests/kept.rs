@@ -297,7 +297,7 @@ proptest! {
 
     /// Flipped bits are noticed.
     #[test]
-    fn a_damaged_slot_is_not_believed(at in 0usize..4096, bit in 0u8..8) {
+    fn a_damaged_slot_is_ignored(at in 0usize..4096, bit in 0u8..8) {
         let (first, _) = keep_cut(&Bytes::blank(), 1, None);
         let (mut both, _) = keep_cut(&first, 2, None);
         both.0[1024 + at] ^= 1 << bit;
