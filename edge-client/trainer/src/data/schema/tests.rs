@@ -490,7 +490,7 @@ fn dates_and_names_are_no_categories() {
         remarks[0].contains("dates or times") && remarks[1].contains("20 different texts"),
         "{remarks:?}"
     );
-    assert_eq!(remarks[3], "6 of 20 missing: remove these lines before training");
+    assert_eq!(remarks[3], "7 of 20 missing: remove these lines before training");
 }
 
 /// Without a scale, a gap got the mean of the file it was in: one row to predict has none, and two devices had different ones.
