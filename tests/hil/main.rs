@@ -1,26 +1,15 @@
 //! Boards in QEMU, with the images that would be flashed.
 
-use std::{
-    collections::BTreeSet,
-    io::{Read, Write},
-    os::unix::net::UnixListener,
-    sync::Arc,
-};
+use std::collections::BTreeSet;
 
 use aggregator::config::Config;
 use client::{
-    data::{DataSplit, Shard},
     host::{
         board::{Arithmetic, Board},
         footprint::{Footprint, ImageSize},
     },
-    serial::{
-        Health, PING, ResetCause,
-        line::{Decoder, Encoder},
-    },
     train::Portable,
 };
-use common::plan::Plan;
 use fairtier::demo::Fleet;
 use fleet::{
     hil::{
@@ -28,10 +17,8 @@ use fleet::{
         boards::{self, BenchBoard},
         faults::{self, Badness},
         images,
-        kept::Watched,
         run::{self, Boards, Lines, Outcome, TRAINING},
     },
-    process::wait_for,
     seeds::for_seeds,
 };
 
@@ -137,121 +124,6 @@ fn samples_are_sent_over_the_line() {
     let more = format!("model = {{ tiers = [0.5] }}\n{TRAINING}");
     let config = run::config("{ name = \"heterofl\" }", 2, fleet.devices.len(), 5, &more);
     same_bits(&config, &fleet, &boards, &Lines::Provisioned);
-}
-
-/// One board is reset every second round, one loses power while it writes its slot. All learn what hosts learn; at the end each
-/// predicts what the host predicts, bit for bit, also after a reset without a gateway.
-#[test]
-fn boards_keep_their_model_across_resets_and_power_cuts() {
-    if !hil::boards::can_run() {
-        return;
-    }
-    let kinds = ["mps2-an500", "mps2-an505", "lm3s6965evb", "mps3-an547"];
-    let (fleet, boards) = small(&kinds.map(|kind| (kind, 0)), 1);
-    let rounds = 4;
-    let more = format!("model = {{ tiers = [0.5] }}\n{TRAINING}");
-    let config = run::config("{ name = \"heterofl\" }", rounds, fleet.devices.len(), 5, &more);
-    let mut row = vec![0.0; 64];
-    let samples: Vec<Vec<f32>> = (0..5)
-        .map(|index| {
-            fleet.devices[0].shard.sample(DataSplit::Train, index, &mut row).unwrap();
-            row.clone()
-        })
-        .collect();
-    let name = |index: usize| boards[index].device.clone();
-    let watched = Watched {
-        samples: samples.clone(),
-        reset: name(0),
-        // The erased page and part of the model: in the second write, because the first takes about 1,500 changes.
-        cut: (name(1), 2_000),
-        answers: Arc::default(),
-        done: Arc::default(),
-    };
-    let hosts = run::run(&config, &fleet, &boards, Boards::StoodInFor);
-    let real = run::run_with(&config, &fleet, &boards, Boards::Real, &Lines::Watched(watched.clone()));
-    assert_eq!(bits(&real), bits(&hosts));
-    let (resets, cuts) = *watched.done.lock().unwrap();
-    assert!(resets >= rounds / 2 && cuts == 1, "{resets} resets, {cuts} power cuts");
-
-    let (model, _) = aggregator::run::open_model(&config, Default::default()).unwrap();
-    let (tier, mut slice) = (common::Tier::new(0).unwrap(), vec![]);
-    model.regions.gather(tier, &real.parameters, &mut slice);
-    let compiled = &model.plans[0];
-    let plan = Plan::check(&compiled.info, &compiled.nodes, &compiled.schedule).unwrap();
-    let expected = |arithmetic| -> Vec<Vec<u32>> {
-        let mut arena = vec![0.0; compiled.info.arena as usize];
-        arena[..slice.len()].copy_from_slice(&slice);
-        let outputs = samples.iter().map(|sample| {
-            arena[compiled.info.input as usize..][..64].copy_from_slice(sample);
-            let outputs = match arithmetic {
-                Arithmetic::Fused => client::train::predict(plan, &mut arena, &mut Portable::fused()),
-                Arithmetic::Plain => client::train::predict(plan, &mut arena, &mut Portable::plain()),
-            };
-            outputs.unwrap().iter().map(|value| value.to_bits()).collect()
-        });
-        outputs.collect()
-    };
-    let answers = watched.answers.lock().unwrap();
-    assert_eq!(answers.len(), boards.len());
-    for bench in &boards {
-        let of_board = &answers[&bench.device];
-        let bits = |outputs: &[Vec<f32>]| -> Vec<Vec<u32>> {
-            outputs.iter().map(|outputs| outputs.iter().map(|value| value.to_bits()).collect()).collect()
-        };
-        let expected = expected(bench.board().arithmetic);
-        assert_eq!(bits(&of_board.outputs), expected, "{}", bench.kind);
-        assert_eq!(bits(&of_board.after_reset), expected, "{} after a reset", bench.kind);
-        assert_eq!(of_board.round, rounds + 1, "the model after the last round");
-    }
-}
-
-/// After three crashes in a row a board no longer joins, and says where it crashed.
-#[test]
-fn a_board_that_crashes_again_and_again_answers_monitor() {
-    if !hil::boards::can_run() {
-        return;
-    }
-    for kind in ["mps2-an500", "mps2-an505", "lm3s6965evb"] {
-        let dir = tempfile::tempdir().unwrap();
-        let board = Board::by_name(kind).unwrap();
-        let identity = common::sealed::BoardIdentity {
-            device: "m4".parse().unwrap(),
-            key: [7; 32],
-            seed: [1; 16],
-            privacy: common::privacy::Privacy::default(),
-        };
-        let line = dir.path().join("line");
-        let listener = UnixListener::bind(&line).unwrap();
-        let serial = format!("unix:{}", line.display());
-        let _emulated =
-            boards::Emulated::start_with(&board, dir.path(), &identity.encode(), &[0xff], &serial, "panic");
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
-        // Until it is in safe mode, it hardly answers.
-        let mut decoder = Decoder::<1024>::default();
-        let mut hails = 0;
-        let health = wait_for("safe mode", || {
-            let ping: Vec<u8> = Encoder::new(&[PING]).collect();
-            stream.write_all(&ping).unwrap();
-            let (mut bytes, mut health) = ([0; 512], None);
-            while let Ok(len @ 1..) = stream.read(&mut bytes) {
-                for &byte in &bytes[..len] {
-                    let Some(Ok(packet)) = decoder.push(byte) else { continue };
-                    hails += u32::from(packet.first() == Some(&common::sealed::HAIL));
-                    health = Health::decode(packet).or(health);
-                }
-            }
-            health.filter(|health: &Health| health.safe)
-        });
-        let crash = health.crash.clone().unwrap();
-        assert!(crash.file.ends_with("board.rs") && crash.line > 0, "{kind}: {health:?}");
-        assert_eq!(
-            (health.crashes, health.restarts, health.cause),
-            (3, Some(3), ResetCause::Panic),
-            "{kind}"
-        );
-        assert_eq!(hails, 0, "{kind} panics before it joins, and does not join in safe mode");
-    }
 }
 
 /// A CNN for 28x28 images within 128 KB of RAM.

@@ -5,7 +5,6 @@
 //! | [`boards`] | `tests/hil/boards/*.toml`; starts emulated boards, flashes real ones |
 //! | [`run`] | one run of one strategy with aggregator, bridge, boards and clients |
 //! | [`images`] | a CNN for 28x28 images on boards with 128 KB |
-//! | [`kept`] | boards that keep their model across resets and power cuts |
 //! | [`report`] | reports of a comparison |
 //! | [`faults`] | boards on a line that drops, flips and repeats bytes, and resets |
 //!
@@ -14,7 +13,6 @@
 pub mod boards;
 pub mod faults;
 pub mod images;
-pub mod kept;
 pub mod report;
 pub mod run;
 

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use client::host::board::{Board, ORDER, pack_shard, refreshed_identity};
+use client::host::board::{Board, pack_shard, refreshed_identity};
 use common::privacy::Privacy;
 use fairtier::demo::FleetDevice;
 use serde::Deserialize;
@@ -90,26 +90,9 @@ impl Drop for Emulated {
 }
 
 impl Emulated {
-    /// Waits until QEMU ends by itself, as after a power cut that was ordered.
-    pub fn wait(&mut self) {
-        self.qemu.wait().unwrap();
-    }
-
     /// Starts `board` with this identity and these samples. Its UART is the socket at `serial`, its monitor the
     /// socket `monitor` in `dir`.
     pub fn start(board: &Board, dir: &Path, identity: &[u8], shard: &[u8], serial: &str) -> Self {
-        Self::start_with(board, dir, identity, shard, serial, ORDER)
-    }
-
-    /// The same with a fault that the firmware is ordered to have; see its `board::host`.
-    pub fn start_with(
-        board: &Board,
-        dir: &Path,
-        identity: &[u8],
-        shard: &[u8],
-        serial: &str,
-        order: &str,
-    ) -> Self {
         let (identity_file, shard_file) = (dir.join("identity"), dir.join("shard"));
         fs::create_dir_all(dir).unwrap();
         fs::write(&identity_file, refreshed_identity(identity, Privacy::default()).unwrap()).unwrap();
@@ -118,10 +101,6 @@ impl Emulated {
         board.make_flash(&flash).unwrap();
         let image = board.image(&images());
         let mut args = board.qemu(&image, &identity_file, &shard_file, serial, &flash).unwrap();
-        if let Some(config) = args.iter().position(|arg| arg == "-semihosting-config") {
-            let run = args[config + 1].to_str().unwrap();
-            args[config + 1] = run.replace(&format!("arg={ORDER},"), &format!("arg={order},")).into();
-        }
         let monitor = args.iter().position(|arg| arg == "-monitor").unwrap();
         args[monitor + 1] = format!("unix:{},server=on,wait=off", dir.join("monitor").display()).into();
         let mut qemu = Command::new("qemu-system-arm");

@@ -30,7 +30,6 @@ use tokio::{
 use super::{
     boards::{BenchBoard, Emulated, shard_file},
     faults::{Noise, carry_badly, reset_in_turn},
-    kept::{self, Watched},
 };
 use crate::gateway::parameters;
 
@@ -79,8 +78,6 @@ pub enum Lines {
     Bad(Noise),
     /// Boards have no samples and receive them before they connect to the bridge.
     Provisioned,
-    /// Boards that keep their model, are reset, lose power, and are asked at the end.
-    Watched(Watched),
 }
 
 /// Runs to the end.
@@ -117,11 +114,7 @@ async fn run_async(
     let authority = Authority::create(dir.path()).unwrap();
     let reports = Arc::new(Mutex::new(Vec::new()));
     let log = reports.clone();
-    let (round_over, rounds) = tokio::sync::watch::channel(0);
-    let record = move |report: &RoundReport| {
-        log.lock().unwrap().push(report.clone());
-        round_over.send_replace(report.round);
-    };
+    let record = move |report: &RoundReport| log.lock().unwrap().push(report.clone());
     let mut config = config.clone();
     for device in &fleet.devices {
         config.devices.insert(device.device.clone(), common::Tier::new(device.tier).unwrap());
@@ -169,8 +162,6 @@ async fn run_async(
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = dir.path().join("boards.sock");
     let mut running = vec![];
-    let (end, ended) = tokio::sync::watch::channel(false);
-    let mut lives = JoinSet::new();
     for (number, (board, dir, identity, shard)) in emulated.iter().enumerate() {
         std::fs::create_dir_all(dir).unwrap();
         let own = dir.join("line");
@@ -180,17 +171,6 @@ async fn run_async(
             Lines::Bad(noise) => {
                 tasks.spawn(carry_badly(noise.clone(), number as u64, listen(), socket.clone()));
                 (&own, &shard[..])
-            }
-            Lines::Watched(watched) => {
-                let emulated = (board.clone(), dir.clone(), identity.clone(), shard.clone());
-                lives.spawn(kept::live(
-                    watched.clone(),
-                    emulated,
-                    socket.clone(),
-                    rounds.clone(),
-                    ended.clone(),
-                ));
-                continue;
             }
             Lines::Provisioned => {
                 tasks.spawn(provision_first(listen(), identity.clone(), shard.clone(), socket.clone()));
@@ -204,10 +184,6 @@ async fn run_async(
         tasks.spawn(reset_in_turn(noise.clone(), monitors));
     }
     let finished = tokio::time::timeout(Duration::from_secs(1800), server.finished()).await;
-    end.send_replace(true);
-    while let Some(life) = lives.join_next().await {
-        life.expect("a board has answered");
-    }
     tasks.shutdown().await;
     server.stop().await.unwrap();
     drop(running);
