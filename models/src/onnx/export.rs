@@ -13,13 +13,12 @@ use super::{
     },
     tensor::float_tensor,
 };
-use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
+use crate::graph::{Graph, Groups, Op, Param, ParamId, ValueId};
 
 mod activation;
 mod nodes;
 mod outputs;
-pub use nodes::ONES;
-use nodes::Writer;
+use nodes::{ONES, Writer};
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
@@ -80,7 +79,7 @@ pub fn export(
     let outputs = writer.outputs();
     let Writer { mut nodes, constants, .. } = writer;
     name_apart(&mut nodes);
-    let initializer = initializers(graph, parameters).into_iter().chain(constants).collect();
+    let initializer = initializers(graph, parameters, &names).into_iter().chain(constants).collect();
     let kind = if graph.tokens().is_some() { data_type::INT64 } else { data_type::FLOAT };
     let model = ModelProto {
         ir_version: IR_VERSION,
@@ -100,6 +99,26 @@ pub fn export(
         bytes if bytes as u64 > MAX_MODEL => Err(ExportError::TooLarge(bytes)),
         _ => Ok(model.encode_to_vec()),
     }
+}
+
+/// The names of parameters in a file: their own, unless an import would take one for what an exporter has filled in.
+fn param_names(graph: &Graph, own: &HashSet<&str>) -> Vec<String> {
+    let name = |param: &Param| {
+        let mut name = param.name.clone();
+        while is_filler_name(&name) || (name != param.name && own.contains(name.as_str())) {
+            name.push('_');
+        }
+        name
+    };
+    graph.params().iter().map(name).collect()
+}
+
+/// Whether exporters give this name to a constant that they fill in themselves, for a layer without parameters.
+pub fn is_filler_name(name: &str) -> bool {
+    // PyTorch's newer exporter numbers the values that it computes.
+    let numbered =
+        name.strip_prefix("val_").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    numbered || name.ends_with(ONES)
 }
 
 /// Some runtimes refuse two nodes of one name, and one node of a file can become several of a Graph.
@@ -135,7 +154,7 @@ fn opsets(nodes: &[NodeProto]) -> Vec<OperatorSetIdProto> {
 }
 
 /// Parameters in our order; recurrent layers, group normalisations and PRelus need extra axes of size 1.
-fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
+fn initializers(graph: &Graph, parameters: &[f32], names: &Names) -> Vec<TensorProto> {
     let full = graph.full();
     let dims = |id: ParamId, shape: &TensorShape| {
         let node = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id));
@@ -150,11 +169,11 @@ fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
             _ => sizes,
         }
     };
-    let tensors = graph.params().iter().zip(graph.param_shapes()).zip(graph.offsets(full)).enumerate();
+    let tensors = graph.param_shapes().iter().zip(graph.offsets(full)).enumerate();
     tensors
-        .map(|(index, ((param, shape), at))| {
-            let dims = dims(ParamId(index as u32), shape);
-            float_tensor(&param.name, &dims, &parameters[at..at + shape.len(full)])
+        .map(|(index, (shape, at))| {
+            let id = ParamId(index as u32);
+            float_tensor(&names.param(id), &dims(id, shape), &parameters[at..at + shape.len(full)])
         })
         .collect()
 }
@@ -179,6 +198,7 @@ fn batched(name: &str, elem_type: i32, sample: &[usize]) -> ValueInfoProto {
 
 /// Unique names of values, which also differ from those of parameters.
 struct Names {
+    params: Vec<String>,
     values: Vec<String>,
     /// A softmax or sigmoid comes after the logits.
     tail: bool,
@@ -188,7 +208,9 @@ impl Names {
     fn new(graph: &Graph, tail: bool) -> Self {
         let tail = tail && graph.output().tail.is_some();
         let (input, output) = (&graph.input().name, graph.output());
-        let mut taken: HashSet<&str> = graph.params().iter().map(|param| param.name.as_str()).collect();
+        let own: HashSet<&str> = graph.params().iter().map(|param| param.name.as_str()).collect();
+        let params = param_names(graph, &own);
+        let mut taken: HashSet<&str> = own.iter().copied().chain(params.iter().map(String::as_str)).collect();
         taken.extend([input.as_str(), output.name.as_str()]);
         taken.extend(output.labels.as_ref().and_then(|labels| labels.output.as_deref()));
         let mut values = vec![input.clone()];
@@ -200,7 +222,11 @@ impl Names {
             let is_output = !tail && output.value.index() == index;
             values.push(if is_output { output.name.clone() } else { name });
         }
-        Self { values, tail }
+        Self { params, values, tail }
+    }
+
+    fn param(&self, id: ParamId) -> String {
+        self.params[id.index()].clone()
     }
 
     fn of(&self, value: ValueId) -> String {

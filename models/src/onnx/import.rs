@@ -8,7 +8,7 @@ use prost::Message;
 use super::{
     OPSETS,
     constants::{Constants, is_default_domain},
-    export::ONES,
+    export::is_filler_name,
     labels::labels,
     lower::lower,
     proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto, data_type},
@@ -173,12 +173,7 @@ impl<'a> SourceModel<'a> {
 
     /// True for a constant that is trained in the model's framework: an initializer that the exporter has not named itself.
     pub fn is_parameter(&self, name: &str) -> bool {
-        let numbered = |name: &str| {
-            // PyTorch's newer exporter numbers the values that it computes.
-            name.strip_prefix("val_").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-        };
-        let own = numbered(name) || name.ends_with(ONES);
-        !own && self.graph.initializer.iter().any(|tensor| tensor.name == name)
+        !is_filler_name(name) && self.graph.initializer.iter().any(|tensor| tensor.name == name)
     }
 
     /// The node that computes a value.

@@ -18,6 +18,7 @@ use crate::{
 
 mod columns;
 mod elementwise;
+mod filler_names;
 mod labels;
 mod layers;
 mod recurrent;

@@ -311,7 +311,7 @@ impl Writer<'_> {
     }
 
     fn param(&self, id: ParamId) -> String {
-        self.graph.params()[id.index()].name.clone()
+        self.names.param(id)
     }
 }
 
