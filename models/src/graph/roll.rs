@@ -43,7 +43,7 @@ fn copy<T: Copy>(sources: &[Vec<usize>], from: &[T], to: &mut Vec<T>) {
         [] => to.extend_from_slice(from),
         [last] => to.extend(last.iter().map(|&index| from[index])),
         [outer, inner @ ..] => {
-            let stride = from.len().checked_div(outer.len()).unwrap_or(0);
+            let stride = from.len() / outer.len().max(1);
             outer.iter().for_each(|&index| copy(inner, &from[index * stride..][..stride], to));
         }
     }
